@@ -14,7 +14,8 @@ func init() {
 	row("AttentionBackward", attentionBackwardCases)
 }
 
-// attentionShape is a case: the lengths of the sequences' queries and, if they differ, of their keys.
+// attentionShape is a case: the lengths of the sequences' queries and, if they differ, of their keys, and the sizes of
+// heads.
 type attentionShape struct {
 	queries, keys       []int
 	heads, kvHeads      int
@@ -71,7 +72,7 @@ func (sh attentionShape) String() string {
 	return name
 }
 
-// cumulative turns the lengths of sequences into their bounds.
+// cumulative returns the bounds of sequences, given their lengths: element i is where sequence i begins.
 func cumulative(lengths []int) []int32 {
 	cu := []int32{0}
 	for i, n := range lengths {
@@ -88,7 +89,7 @@ func longest(lengths []int) int {
 	return m
 }
 
-// attentionInput is the input that forward and backward share.
+// attentionInput holds what a case of attention reads, for the forward and for the backward.
 type attentionInput struct {
 	oracle.Shape
 	shape   op.AttentionShape
@@ -120,11 +121,11 @@ func newAttention(r *rig, sh attentionShape) *attentionInput {
 	return in
 }
 
-// attended is the oracle's result of a forward.
+// attended is what the oracle, the float64 reference, computes in a forward: the output o and the log-sum-exp lse.
 type attended struct{ o, lse []float64 }
 
-// exact returns the oracle's forward of a shape. It computes each shape once, because all cases of a shape have equal
-// inputs. Every query must attend to a key.
+// exact returns the forward of a shape as the oracle (the float64 reference) computes it. It computes each shape once,
+// because all cases of a shape have equal inputs. Every query must attend to a key.
 func (in *attentionInput) exact(r *rig, sh attentionShape) attended {
 	return once(fmt.Sprintf("Attention %v %#v", r.dt, sh), func() attended {
 		n := in.TQ * in.Heads
@@ -134,8 +135,9 @@ func (in *attentionInput) exact(r *rig, sh attentionShape) attended {
 	})
 }
 
-// attention checks the forward. A score is a sum of Dim products. Its absolute error becomes a relative error of the
-// exponential. The output is a mean of values.
+// attention checks the forward. A score is a sum of Dim products. The absolute error of a score is the relative error
+// of its exponential, and the output is a mean of values weighted by these exponentials. The allowed errors follow from
+// that.
 func attention(r *rig, sh attentionShape, withLSE bool) {
 	in := newAttention(r, sh)
 	n := in.TQ * in.Heads
@@ -150,9 +152,9 @@ func attention(r *rig, sh attentionShape, withLSE bool) {
 	enqueue(r, a)
 }
 
-// attentionBackward checks the backward. dP and delta nearly cancel, so errors are relative to these two, not to dS.
-// Their size is that of a gradient or a few times as much. If they cancel completely, as with a window of 1, errors
-// are relative to the inputs, whose size is 1.
+// attentionBackward checks the backward. The gradient of a score is p·(dP − delta), where dP and delta nearly cancel.
+// Allowed errors are therefore relative to dP and delta, whose size is that of a gradient or a few times as much. If
+// they cancel completely, as with a window of 1, errors are relative to the inputs, whose size is 1.
 func attentionBackward(r *rig, sh attentionShape, withSums bool) {
 	in := newAttention(r, sh)
 	n, tk := in.TQ*in.Heads, in.shape.TK

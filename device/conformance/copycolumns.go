@@ -9,8 +9,8 @@ import (
 
 func init() { row("CopyColumns", copyColumnsCases) }
 
-// copyColumnsCases have rows as long as the copied part, and longer ones. In some cases all distances are multiples
-// of 16 bytes.
+// copyColumnsCases tests rows that are as long as the copied part, and longer rows. In some cases all distances are
+// multiples of 16 bytes, so that a device may copy 16 bytes at a time.
 func copyColumnsCases(add func(string, func(*rig))) {
 	for _, sh := range [][4]int{{1, 1, 1, 1}, {4, 5, 5, 9}, {7, 33, 40, 34}, {9, 16, 64, 16}, {5, 600, 600, 608}, {3, 0, 4, 4}, {0, 4, 4, 4}} {
 		T, C, to, from := sh[0], sh[1], sh[2], sh[3]

@@ -22,8 +22,8 @@ func lossCases(add func(string, func(*rig))) {
 	}
 }
 
-// lossForm describes the logits and the loss of a case. smoothing and z are op.LossTerms. weighted: gradient rows
-// have weights.
+// lossForm describes the logits and the loss of a case. size is the standard deviation of the logits, and limit their
+// softcap (0: none). smoothing and z are op.LossTerms. weighted: rows of the gradient have weights.
 type lossForm struct {
 	size, limit, smoothing, z float64
 	weighted                  bool
@@ -53,8 +53,8 @@ func (f lossForm) terms() op.LossTerms {
 	return op.LossTerms{Smoothing: float32(f.smoothing), Z: float32(f.z)}
 }
 
-// weights returns the weights of T rows, or none for an unweighted form. It multiplies the rows of grad, of V
-// columns, by the weights.
+// weights returns a tensor of T random weights, one for each row, and multiplies the rows of grad by them. grad is the
+// expected gradient, with V columns. If the form is not weighted, weights returns no tensor and changes nothing.
 func (f lossForm) weights(r *rig, T, V int, grad []float64) device.Tensor {
 	if !f.weighted {
 		return device.Tensor{}
@@ -66,7 +66,7 @@ func (f lossForm) weights(r *rig, T, V int, grad []float64) device.Tensor {
 	return w.t
 }
 
-// more bounds the factor by which terms enlarge a loss and its error.
+// more returns a bound for how much larger a loss and its error become through the terms smoothing and z.
 func (f lossForm) more(V int) float64 {
 	lse := 5*f.size + math.Log(float64(V))
 	return 1 + 2*f.z*lse

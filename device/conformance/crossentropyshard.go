@@ -10,8 +10,9 @@ import (
 
 func init() { row("CrossEntropyShard", shardCases) }
 
-// shardCases cuts a vocabulary into shards at the given columns. Losses take the shards in one order, and gradients
-// in the opposite order. The oracle of the whole vocabulary gives the expected values.
+// shardCases cuts a vocabulary into shards at the given columns. It computes losses shard by shard in one order, and
+// gradients in the opposite order. The oracle, the float64 reference, computes the whole vocabulary at once; the shards
+// together must give its result.
 func shardCases(add func(string, func(*rig))) {
 	for _, c := range []struct {
 		T    int
@@ -58,7 +59,7 @@ func shardCase(r *rig, T int, cuts []int, f lossForm, gradient bool) {
 		}
 		wantLSE[t] = oracle.LogSumExp(row)
 	}
-	// A row's log-sum-exp is below 5·size + log V. It is rounded after each shard.
+	// A row's log-sum-exp is below 5·size + log V. Every shard that is merged into it rounds it once more.
 	rounded := (5*size + math.Log(float64(V))) * float64(shards) * uF32
 	wantL := make([]float64, T)
 	const scale = 0.125
@@ -81,8 +82,8 @@ func shardCase(r *rig, T int, cuts []int, f lossForm, gradient bool) {
 		for t := range T {
 			copy(want[t*width:(t+1)*width], whole[t*V+cuts[k]:])
 		}
-		// The bound for the whole vocabulary, plus the error of the log-sum-exp in every exponent. A shard without a
-		// target may have small gradients only.
+		// The bound is that for the whole vocabulary, plus the error of the log-sum-exp, which is part of every
+		// exponent. Gradients in a shard without a target may all be small. Errors are then relative to least.
 		parts[k].least = scale * f.more(V)
 		parts[k].expect(want, exponents(V, size, limit)+rounded, 1)
 		shard(k, true, i == 0, i == shards-1)

@@ -15,7 +15,7 @@ func init() {
 	row("GatedDeltaBackward", gatedDeltaBackwardCases)
 }
 
-// someConvs are the sequences' bounds, channels, taps, and the padding of a row.
+// someConvs are shapes of convolutions. cu holds the sequences' bounds. more is the padding at the end of a row.
 var someConvs = []struct {
 	cu                   []int32
 	channels, taps, more int
@@ -24,13 +24,14 @@ var someConvs = []struct {
 	{[]int32{0, 2100}, 16, 2, 8}, {[]int32{0}, 4, 4, 0},
 }
 
-// convForms are what follows the convolution: SiLU, SiLU with a bias, gates, gates with a bias.
+// convForms are the forms of the operation, which differ in what follows the convolution: SiLU or gates, each without
+// and with a bias.
 var convForms = []struct {
 	name        string
 	gated, bias bool
 }{{"", false, false}, {" biased", false, true}, {" gated", true, false}, {" gated biased", true, true}}
 
-// The result is a sum of few products, then SiLU or one more product.
+// A result is a sum of few products, followed by SiLU or one more product, so the allowed error is a few roundings.
 func shortConvCases(add func(string, func(*rig))) {
 	for _, sh := range someConvs {
 		C, T := sh.channels, int(sh.cu[len(sh.cu)-1])
@@ -69,7 +70,8 @@ func shortConvCases(add func(string, func(*rig))) {
 	}
 }
 
-// tailOf returns the last taps−1 rows of tail followed by x.
+// tailOf returns what the tail must hold after a call with the input x: the last taps−1 rows of the old tail followed
+// by x.
 func tailOf(tail, x []float64, T, C, taps, stride int) []float64 {
 	all := append([]float64(nil), tail...)
 	for t := range T {
@@ -117,7 +119,8 @@ func shortConvBackwardCases(add func(string, func(*rig))) {
 	}
 }
 
-// someDeltas are the sequences' bounds, key heads, heads, and elements of keys and values.
+// someDeltas are shapes of the gated delta rule. cu holds the sequences' bounds; keyDim and valueDim are elements of
+// one head.
 var someDeltas = []struct {
 	cu                                []int32
 	keyHeads, heads, keyDim, valueDim int
@@ -126,7 +129,7 @@ var someDeltas = []struct {
 	{[]int32{0, 129}, 1, 1, 40, 33}, {[]int32{0, 80}, 1, 2, 128, 128}, {[]int32{0}, 1, 1, 4, 4},
 }
 
-// deltaRig holds the arrays that forward and backward read.
+// deltaRig holds the arrays that a case of the gated delta rule reads, in the forward and in the backward.
 type deltaRig struct {
 	op.DeltaShape
 	oracle                   oracle.Delta
@@ -143,8 +146,8 @@ func newDeltaRig(r *rig, cu []int32, keyHeads, heads, keyDim, valueDim int) delt
 	return d
 }
 
-// The errors come from norms, gates, and sums over a chunk and over a state. Solving the linear system enlarges them
-// little, because keys have length 1 and β is below 1.
+// The allowed error comes from norms, gates, and sums over a chunk and over a state. Solving the linear system makes
+// errors hardly larger, because keys have length 1 and β is below 1.
 func gatedDeltaCases(add func(string, func(*rig))) {
 	for _, sh := range someDeltas {
 		for _, kind := range []string{"", " keeps states", " goes on"} {
@@ -181,8 +184,9 @@ func gatedDeltaCases(add func(string, func(*rig))) {
 	}
 }
 
-// forget makes a token's state decay to 1e-6 or less before the next token. The gradients of ALog and DtBias are then
-// as small, so large contributions to them must cancel exactly.
+// forget sets ALog and DtBias so large that a token's state decays to 1e-6 or less before the next token. The gradients
+// of ALog and DtBias are then as small. A device computes them as differences of large numbers, which must cancel
+// exactly.
 func (d *deltaRig) forget(r *rig) {
 	d.aLog, d.dtBias = r.values("ALog", device.F32, filled(d.Heads, 1.2)), r.values("DtBias", device.F32, filled(d.Heads, 8))
 }

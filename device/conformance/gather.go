@@ -9,7 +9,8 @@ import (
 
 func init() { row("GatherRows", gatherCases) }
 
-// rowShapes are the number of existing rows, the number of gathered or added rows, and the row length.
+// rowShapes are shapes of operations that gather rows, or add rows: how many rows there are, how many are gathered or
+// added, and the length of a row.
 var rowShapes = [][3]int{{1, 1, 1}, {4, 9, 5}, {7, 40, 33}, {50, 20, 16}, {3, 0, 4}}
 
 func gatherCases(add func(string, func(*rig))) {

@@ -14,8 +14,8 @@ func init() {
 	row("GLUBackward", gluBackwardCases)
 }
 
-// unit is an activation, its oracle, and the allowed error of f(x)·u. The error is relative to the largest result, or
-// to least if the largest result is smaller.
+// unit is an activation f, the oracle (its definition in float64), and the allowed error bound of f(x)·u. The error is
+// relative to the largest result, or to least if the largest result is smaller.
 type unit struct {
 	f      op.Activation
 	oracle oracle.Activation
@@ -50,7 +50,7 @@ func (u *unit) inputs(r *rig, n int) *array {
 	return r.values("gu", r.dt, v)
 }
 
-// forward and gradient call the oracle.
+// forward and gradient compute the expected results with the oracle, the float64 reference.
 func (u *unit) forward(y, gu []float64, T, F int) {
 	if u.oracle == nil {
 		oracle.CutGLU(float64(u.cut.Alpha), float64(u.cut.Limit), y, gu, T, F)
@@ -67,7 +67,7 @@ func (u *unit) gradient(dgu, y, dy, gu []float64, T, F int) {
 	oracle.GLUBackward(u.oracle, dgu, y, dy, gu, T, F)
 }
 
-// gluShapes are T and F.
+// gluShapes are shapes of gated units: T tokens with F elements each.
 var gluShapes = [][2]int{{1, 1}, {3, 5}, {7, 16}, {40, 33}, {5, 704}, {0, 3}}
 
 func gluCases(add func(string, func(*rig))) {

@@ -12,8 +12,8 @@ func init() {
 	row("SumHeads", sumHeadsCases)
 }
 
-// headShapes are rows, heads, elements of each head, and zeros behind them. In some shapes all distances are
-// multiples of 16 bytes.
+// headShapes are shapes of CopyHeads and SumHeads: rows, heads, elements of each head, and zeros behind each head. In
+// some shapes all distances are multiples of 16 bytes, so that a device may copy 16 bytes at a time.
 var headShapes = [][4]int{{1, 1, 1, 0}, {4, 3, 5, 2}, {7, 2, 33, 1}, {9, 4, 16, 8}, {9, 4, 16, 3}, {6, 4, 12, 4}, {5, 6, 128, 64}, {3, 20, 64, 0}, {2, 3, 0, 4}, {3, 2, 0, 0}, {3, 0, 4, 4}, {0, 2, 4, 4}}
 
 func copyHeadsCases(add func(string, func(*rig))) {

@@ -9,7 +9,7 @@ import (
 
 func init() { row("AddNoise", noiseCases) }
 
-// noiseCases take all tokens, or only the middle ones.
+// noiseCases add noise to all tokens of the documents, or only to the middle ones.
 func noiseCases(add func(string, func(*rig))) {
 	for _, seqs := range positionSeqs {
 		for _, C := range []int{1, 7, 72, 1032} {

@@ -11,7 +11,7 @@ import (
 
 func init() { row("PreferenceWeights", preferenceCases) }
 
-// preferenceLosses have all kinds of loss. The hinge has a pair with a margin so large that the loss is 0.
+// preferenceLosses have all kinds of loss. With the hinge loss, one pair has a margin so large that its loss is 0.
 var preferenceLosses = []op.PreferenceLoss{{Kind: op.Sigmoid, Beta: 0.125}, {Kind: op.Sigmoid, Beta: 0.5, Smoothing: 0.25}, {Kind: op.Hinge, Beta: 0.25},
 	{Kind: op.IPO, Beta: 0.5}}
 
@@ -25,8 +25,9 @@ func preferenceCases(add func(string, func(*rig))) {
 	}
 }
 
-// preferenceCase has a prompt before every answer. A log p is a sum that is rounded to fp32, as its reference is.
-// Half an ulp of each moves the sigmoid's argument, and so the weight, by Beta times as much.
+// preferenceCase tests pairs of documents, a prompt and an answer each. The log-probability of a document is rounded to
+// fp32, and so is that of the reference model. Each rounding is half an ulp. It moves the argument of the loss, and so
+// the weight, by Beta times as much.
 func preferenceCase(r *rig, lengths []int, loss op.PreferenceLoss, likelihood float32) {
 	cu, _ := bounds(lengths)
 	T, pairs := int(cu[len(cu)-1]), len(lengths)/2

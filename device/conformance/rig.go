@@ -43,9 +43,9 @@ type OperationsT[Self any] interface {
 	Run(name string, f func(Self)) bool
 }
 
-// Enqueuer is a Reporter that enqueues a case's operation itself, to measure it. It gets a stream and a function that
-// enqueues the operation there once. Enqueue may call the function any number of times. The case's findings then say
-// nothing about the device.
+// Enqueuer is a Reporter (such as a benchmark) that enqueues a case's operation itself, in order to measure it. Enqueue
+// gets a stream, and a function that enqueues the operation on this stream once. Enqueue may call the function any
+// number of times. The case's findings then say nothing about the device.
 type Enqueuer interface {
 	Enqueue(s device.Stream, once func())
 }
@@ -56,7 +56,7 @@ func Operations[Self OperationsT[Self]](t Self, dev device.Device) Results {
 	return SomeOperations(t, dev, func(string) bool { return true })
 }
 
-// SomeOperations is Operations for the cases whose names (OPERATION/TYPE/CASE) want accepts.
+// SomeOperations tests the cases that want accepts and returns their results. A case's name is OPERATION/TYPE/CASE.
 func SomeOperations[Self OperationsT[Self]](t Self, dev device.Device, want func(name string) bool) Results {
 	t.Helper()
 	out := Results{}
@@ -72,7 +72,8 @@ func SomeOperations[Self OperationsT[Self]](t Self, dev device.Device, want func
 	return out
 }
 
-// OneIn accepts one in n cases of each operation and type, including the first case. n = 0 accepts only the first.
+// OneIn returns a function for SomeOperations. It accepts every n-th case of each operation and type, beginning with
+// the first; n = 0: only the first.
 func OneIn(n int) func(name string) bool {
 	picked := map[string]bool{}
 	for _, op := range OperationNames() {
@@ -89,7 +90,7 @@ func OneIn(n int) func(name string) bool {
 	}
 }
 
-// computed caches the results of once by key: a func() V.
+// computed caches the results of the function once. Its values are functions that compute a result at their first call.
 var computed sync.Map
 
 // once returns the result of f, and calls f once per process and key. Cases have the same inputs on every device, so
@@ -102,10 +103,11 @@ func once[V any](key string, f func() V) V {
 // table has the cases of every operation by name. Each operation's file adds its own.
 var table = map[string]cases{}
 
-// cases calls add for every case of an operation.
+// cases is a function with the test cases of one operation. It calls add for each case, with the case's name and the
+// function that tests it.
 type cases func(add func(name string, f func(*rig)))
 
-// row adds the cases of an operation to the table.
+// row adds an operation, named op, with its test cases to the table of all operations.
 func row(op string, c cases) {
 	if table[op] != nil {
 		panic("conformance: two rows for " + op)
@@ -116,13 +118,13 @@ func row(op string, c cases) {
 // OperationNames returns the names of the table's operations, sorted.
 func OperationNames() []string { return slices.Sorted(maps.Keys(table)) }
 
-// Unit roundoffs of the types.
+// The largest relative errors of rounding a number to fp32 and to bf16.
 const (
 	uF32  = 1.0 / (1 << 24)
 	uBF16 = 1.0 / (1 << 8)
 )
 
-// rig is one case: its operation, device, arrays and random numbers.
+// rig is one test case in progress: its operation, device, arrays and source of random numbers.
 type rig struct {
 	op     string
 	done   int // how many times the operation has been enqueued
@@ -147,7 +149,7 @@ type array struct {
 	any   bool      // any content is allowed afterwards
 }
 
-// enqueue enqueues the operation of the case.
+// enqueue enqueues the operation of the case on the case's stream.
 func enqueue[O any, P interface {
 	*O
 	device.Op
@@ -184,10 +186,11 @@ func (r *rig) free() {
 	}
 }
 
-// guard is the number of bytes behind an array that no operation may write.
+// guard is the number of bytes that follow every array and that no operation may write. They are compared after the
+// operation.
 const guard = 256
 
-// upload makes an array of n elements.
+// upload makes an array of n elements of type dt on the device. put writes element i to b, as the device stores it.
 func (r *rig) upload(name string, dt device.DType, n int, put func(i int, b []byte)) *array {
 	r.t.Helper()
 	size := int(dt.Size())
@@ -217,7 +220,7 @@ func (r *rig) values(name string, dt device.DType, v []float64) *array {
 	})
 }
 
-// distinct returns n different numbers below limit, in random order.
+// distinct returns n different random numbers from 0 to limit−1, in random order.
 func (r *rig) distinct(n, limit int) []int32 {
 	v := make([]int32, n)
 	for i, p := range r.rng.Perm(limit)[:n] {
@@ -249,7 +252,7 @@ func (r *rig) normal(n int) []float64 {
 	return v
 }
 
-// act and f32 return arrays of n random numbers, of the compute type and of fp32.
+// act and f32 make arrays of n random numbers on the device: act in the compute type of the case, f32 in fp32.
 func (r *rig) act(name string, n int) *array { return r.values(name, r.dt, r.normal(n)) }
 func (r *rig) f32(name string, n int) *array { return r.values(name, device.F32, r.normal(n)) }
 
@@ -257,7 +260,7 @@ func (r *rig) i32(name string, v []int32) *array {
 	return r.upload(name, device.I32, len(v), func(i int, b []byte) { binary.NativeEndian.PutUint32(b, uint32(v[i])) })
 }
 
-// numbers reads n elements of type dt.
+// numbers converts n elements of type dt, given as the device stores them, to float64.
 func numbers(bits []byte, dt device.DType, n int) []float64 {
 	v := make([]float64, n)
 	for i := range v {
@@ -273,11 +276,11 @@ func numbers(bits []byte, dt device.DType, n int) []float64 {
 	return v
 }
 
-// copy returns a copy of the array's elements, for the oracle to change.
+// copy returns a copy of the array's elements, which the oracle, the float64 reference, may overwrite.
 func (a *array) copy() []float64 { return append([]float64(nil), a.v...) }
 
-// expect sets the expected content of a: want, with an error of at most computing. In bf16, roundings more roundings
-// of the result or of intermediate values are allowed. Errors are relative to the largest element.
+// expect sets the expected content of a to want. The allowed error is computing, relative to the largest element of
+// want. In bf16 it also allows as many roundings of the result or of intermediate values as roundings says.
 func (a *array) expect(want []float64, computing float64, roundings int) {
 	a.want, a.bound = want, computing
 	if a.t.DType == device.BF16 {
@@ -285,7 +288,7 @@ func (a *array) expect(want []float64, computing float64, roundings int) {
 	}
 }
 
-// check waits for the operations and compares every array.
+// check waits for the enqueued operation and compares every array with its expected content.
 func (r *rig) check() Result {
 	r.t.Helper()
 	got := make([][]byte, len(r.arrays))
@@ -317,7 +320,8 @@ func (r *rig) check() Result {
 	return Result{h.Sum64(), worst}
 }
 
-// compare returns the worst error as a share of the allowed error.
+// compare returns the largest error among the elements of got, as a share of the allowed error. It reports elements
+// whose error is not allowed to t.
 func (a *array) compare(t Reporter, got []float64) float64 {
 	t.Helper()
 	size, worst := a.least, 0.0

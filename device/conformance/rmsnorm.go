@@ -13,11 +13,12 @@ func init() {
 	row("RMSNormBackward", normBackwardCases)
 }
 
-// normShapes are rows, groups, dim, and how much longer than a dense row the strides are.
+// normShapes are shapes of RMSNorm: rows, groups in a row, elements of a group, and how much longer than a dense row
+// the distance between rows is.
 var normShapes = [][4]int{{1, 1, 1, 0}, {5, 1, 7, 0}, {3, 2, 16, 5}, {40, 1, 33, 3}, {130, 3, 8, 9}, {2, 1, 300, 0}, {0, 2, 4, 0}, {2100, 1, 5, 1}}
 
-// normCases are the cases of RMSNorm. Every element is a few roundings away from its inputs. The mean of squares is a
-// sum of dim positive terms.
+// normCases are the cases of RMSNorm. The mean of squares is a sum of dim positive terms. An element of the result has
+// its error and a few roundings more, and the allowed errors follow from that.
 func normCases(add func(string, func(*rig))) {
 	for _, sh := range normShapes {
 		for _, form := range []string{"plain", "in place", "no rstd", "offset", "residual", "onto residual", "residual in place"} {
@@ -96,7 +97,7 @@ func normBackward(r *rig, sh [4]int, form string) {
 	rstd, dw := r.values("RStd", device.F32, rstds), r.f32("DW", n.Dim)
 	wantX, wantW := dx.copy(), dw.copy()
 	oracle.RMSNormBackward(wantX, wantW, dy.copy(), x.v, w.v, rstd.v, n)
-	// There is one rounding: of the gradient, or of the sum.
+	// In bf16, DX is rounded once: as the gradient, or as the sum if the gradient is added.
 	dx.expect(wantX, 2*summing(n.Dim), 1)
 	if form == "no DW" {
 		dw.t = device.Tensor{}

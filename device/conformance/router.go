@@ -13,10 +13,10 @@ func init() {
 	row("RouterBackward", routerBackwardCases)
 }
 
-// routerShapes are tokens, experts, and chosen experts for a token.
+// routerShapes are shapes of the router: tokens, experts, and how many experts each token chooses.
 var routerShapes = [][3]int{{1, 1, 1}, {3, 5, 2}, {70, 8, 8}, {9, 60, 4}, {33, 128, 8}, {5, 256, 6}, {2, 1024, 32}, {40, 33, 32}, {0, 4, 2}}
 
-// routerRules are combined with every shape that they fit.
+// routerRules are variants of the router. Each is tested with every shape that allows it.
 var routerRules = []struct {
 	name string
 	bias bool
@@ -34,7 +34,7 @@ var routerRules = []struct {
 	{"many groups", false, op.RouterRule{Groups: 32, OpenGroups: 9, GroupBest: 1}},
 }
 
-// routerForms calls f with every case and its name.
+// routerForms calls f with every case, each combination of a shape, a rule and a form of logits, and with its name.
 func routerForms(f func(name string, z routing)) {
 	for _, sh := range routerShapes {
 		for _, of := range routerRules {
@@ -62,7 +62,7 @@ func routerForms(f func(name string, z routing)) {
 	}
 }
 
-// routing describes a case.
+// routing describes a case of the router's operations.
 type routing struct {
 	T, E, K   int
 	normalize bool
@@ -82,8 +82,9 @@ func routerBackwardCases(add func(string, func(*rig))) {
 	routerForms(func(name string, z routing) { add(name, func(r *rig) { routerBackward(r, z) }) })
 }
 
-// routerLogits returns random logits; some are equal if form says so. The oracle gets the rounded logits, so rounding
-// never changes a choice. Differences of two logits are at most a few times size.
+// routerLogits returns n random logits, some of them equal if form says so. They are rounded to fp32 before the oracle,
+// the float64 reference, gets them. So oracle and device choose the same experts. Differences of two logits are at most
+// a few times size.
 func (r *rig) routerLogits(n int, form string) (v []float64, size float64) {
 	v, size = r.normal(n), 1
 	switch form {
@@ -97,7 +98,8 @@ func (r *rig) routerLogits(n int, form string) (v []float64, size float64) {
 	return v, size
 }
 
-// routerBias returns a bias in steps larger than any rounding error; none if the case has no bias.
+// routerBias returns a bias for every expert. The biases differ by more than any rounding error, so rounding changes no
+// choice. If the case has no bias, the array is empty.
 func (r *rig) routerBias(z routing) *array {
 	if !z.bias {
 		return &array{}
@@ -109,8 +111,8 @@ func (r *rig) routerBias(z routing) *array {
 	return r.values("Bias", device.F32, v)
 }
 
-// router checks the forward. A sigmoid is an exponential of one logit, and its error is below the bound for a
-// softmax.
+// router checks the forward of a case. With sigmoids a score is an exponential of one logit. Its error is below the
+// bound for a softmax, so the same bound serves both.
 func router(r *rig, z routing) {
 	v, size := r.routerLogits(z.logits(), z.form)
 	logits, bias, ids := r.values("Logits", device.F32, v), r.routerBias(z), r.i32("IDs", make([]int32, z.chosen()))
@@ -127,8 +129,8 @@ func router(r *rig, z routing) {
 	enqueue(r, a)
 }
 
-// routerBackward checks the backward. A gradient is a probability times a difference of gradients, whose size is a
-// few units.
+// routerBackward checks the backward. A logit's gradient is a probability times a difference of gradients, and such a
+// difference is at most a few units. The allowed errors follow from that.
 func routerBackward(r *rig, z routing) {
 	v, size := r.routerLogits(z.logits(), z.form)
 	logits := r.values("Logits", device.F32, v)

@@ -12,7 +12,7 @@ func init() {
 	row("ScaleRowsBackward", scaleRowsBackwardCases)
 }
 
-// someRows are T, C, and the number of factors.
+// someRows are shapes: T rows of C elements, and the number of factors from which each row takes one.
 var someRows = [][3]int{{1, 1, 1}, {3, 5, 7}, {9, 40, 9}, {50, 33, 60}, {7, 264, 1000}, {2, 2048, 3}, {0, 4, 3}, {3, 0, 4}, {0, 4, 0}}
 
 func scaleRowsCases(add func(string, func(*rig))) {

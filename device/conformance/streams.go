@@ -97,7 +97,7 @@ func waitRefersToTheLastRecordBefore(t Tester, d streamRig) {
 	order := make(chan string, 3)
 	s.Wait(e)
 	s.Notify(func(error) { order <- "after the gate" })
-	// The wait above refers to the earlier record. A wait for the later record would never end.
+	// The wait above refers to the earlier recording. If it referred to the later recording, it would never end.
 	openLate := d.held(t, late)
 	late.Record(e)
 	order <- "gate opens"
@@ -121,7 +121,7 @@ func waitKeepsItsRecord(t Tester, d streamRig) {
 	other.Record(e)
 	open := d.held(t, s)
 	s.Wait(e)
-	// The second record comes after s. If the wait above referred to this record, s would wait for itself.
+	// The second recording comes after the wait of s. If that wait referred to this recording, s would wait for itself.
 	done := Event(t, d)
 	s.Record(done)
 	other.Wait(done)
@@ -226,8 +226,8 @@ func badArguments(t Tester, d streamRig) {
 	badRows(t, d, f, h, ints)
 }
 
-// badRows makes invalid calls of operations on rows, experts and losses. f, h and ints are memory for numbers of each
-// type.
+// badRows makes invalid calls of operations on rows, experts and losses, and checks that each is refused. f, h and ints
+// are memory for fp32, bf16 and int32 numbers.
 func badRows(t Tester, d streamRig, f, h, ints device.Tensor) {
 	BadArguments(t, d, []BadCall{
 		{"AddPositions: Pos is fp32, want int32", func(s device.Stream) {
@@ -272,9 +272,9 @@ func badRows(t Tester, d streamRig, f, h, ints device.Tensor) {
 	})
 }
 
-// ErrorSticks tests a stream after a failure: it drops work, and everything else continues. fail makes the stream s
-// fail with an error. The error begins with the device's kind, the stream's name and want. If hold is not nil, it
-// holds the stream as in Streams, so that all later calls are enqueued before the failure.
+// ErrorSticks tests a stream after a failure: the stream drops work, but events, waits and notifications continue. fail
+// makes the stream s fail. The error must begin with the device's kind, the stream's name and want. If hold is not nil,
+// it holds the stream as in Streams, so that all later calls are enqueued before the failure.
 func ErrorSticks(t Tester, d device.Device, hold func(s device.Stream) func(), want string, fail func(s device.Stream)) {
 	t.Helper()
 	s, e := Stream(t, d, "s"), Event(t, d)

@@ -132,7 +132,8 @@ func misuse(t Tester, d streamRig) {
 	}
 }
 
-// Close refuses open streams, frees everything, and ends the device.
+// Close returns an error while streams are open. Without streams it frees everything, and the device cannot be used
+// again.
 func closing(t Tester, d streamRig) {
 	s, err := d.NewStream("s")
 	if err != nil {
@@ -141,7 +142,7 @@ func closing(t Tester, d streamRig) {
 	if err := d.Close(); err == nil || !strings.Contains(err.Error(), "1 streams are still open") {
 		t.Errorf("Close with a stream open: %v", err)
 	}
-	// Close has to release this: memory on both sides, a registration, an event.
+	// Nothing below is released by the test, so Close has to do it: memory on both sides, a registration, an event.
 	Alloc(t, d, 100)
 	allocHost(t, d, 100)
 	Event(t, d)
@@ -168,8 +169,8 @@ func closing(t Tester, d streamRig) {
 	}
 }
 
-// Peers tests two devices that reach each other: a copies to b, in an order fixed by events of both. An invalid peer
-// copy makes the stream fail; a does not reach alone.
+// Peers tests two devices that reach each other. a copies to b again and again, in an order that events of both devices
+// fix. alone is a device that a must not reach. An invalid copy between devices must make the stream fail.
 func Peers(t Tester, a, b, alone device.Device) {
 	for range 2 { // a second call changes nothing
 		for _, pair := range [][2]device.Device{{a, b}, {b, a}} {

@@ -7,7 +7,7 @@ import (
 	"mt/device"
 )
 
-// streamRig is a device under test.
+// streamRig is a device under test. hold gives a stream work that lasts until the returned function is called.
 type streamRig struct {
 	device.Device
 	hold func(s device.Stream) func()
@@ -49,7 +49,8 @@ func Streams[Self Subtester[Self]](t Self, open func(t Self) device.Device, hold
 	t.Run("ErrorsStick", func(t Self) { errorsStick(t, streamRig{open(t), hold}) })
 }
 
-// held holds s until the returned function is called or the test ends.
+// held makes s busy. s stays busy until the returned function is called or the test ends, so calls on s are only
+// enqueued.
 func (r streamRig) held(t Tester, s device.Stream) func() {
 	release := sync.OnceFunc(r.hold(s))
 	t.Cleanup(release)

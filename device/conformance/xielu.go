@@ -12,10 +12,12 @@ func init() {
 	row("XIELUBackward", xieluBackwardCases)
 }
 
-// xieluShapes also have more rows than a slice of the gradient's sums.
+// xieluShapes are the shapes of the gated units, and two shapes with more rows than a block of rows that is summed at
+// once.
 var xieluShapes = append([][2]int{{1100, 3}, {9, 4100}}, gluShapes...)
 
-// inputs of xielu: some are 0, just below it, and nearer to it than the constant of the function.
+// xieluInputs returns random inputs. Some are 0, some near 0, and some nearer to 0 than the constant −1e−6 of the
+// function.
 func xieluInputs(r *rig, n int) *array {
 	v := scaled(r.normal(n), 2)
 	for i := range v {
@@ -31,8 +33,8 @@ func xieluInputs(r *rig, n int) *array {
 	return r.values("x", r.dt, v)
 }
 
-// A result is a polynomial or an exponential (2e-7), times a softplus, of which each has an error of a few roundings. Slopes of
-// negative numbers are differences of numbers near 1.
+// A result is a polynomial or an exponential (error 2e-7), times a softplus, each with an error of a few roundings. For
+// negative numbers the slope is a difference of numbers near 1.
 func xieluCases(add func(string, func(*rig))) {
 	for _, sh := range xieluShapes {
 		for _, form := range []string{"plain", "in place"} {

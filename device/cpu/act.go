@@ -7,7 +7,8 @@ import (
 	"mt/device/cpu/vec"
 )
 
-// act is a tensor of the compute type. fp32 elements are used in place, bf16 elements through a buffer.
+// act is a tensor of the compute type, fp32 or bf16. Kernels work on fp32: in place on an fp32 tensor, and on a
+// converted copy of a bf16 tensor.
 type act struct {
 	addr uintptr
 	bf16 bool
@@ -23,8 +24,8 @@ func (a act) u16(off, n int) []uint16 {
 	return unsafe.Slice((*uint16)(pointer(a.addr+uintptr(2*off))), n)
 }
 
-// load returns n elements as fp32, starting at element off. For an fp32 tensor this is the tensor's own memory; for a
-// bf16 tensor it is a converted copy in sc's buffer number buf.
+// load returns n elements as fp32, beginning with element off. For an fp32 tensor they are the tensor's own memory. For
+// a bf16 tensor they are a converted copy in buffer number buf of sc.
 func (a act) load(sc *scratch, buf, off, n int) []float32 {
 	if !a.bf16 {
 		return a.f32(off, n)
@@ -34,8 +35,8 @@ func (a act) load(sc *scratch, buf, off, n int) []float32 {
 	return x
 }
 
-// target returns memory for n elements that store will write at off: the tensor's own memory for fp32, buffer buf of
-// sc for bf16.
+// target returns fp32 memory for n elements that the caller will compute and then pass to store, for element off on. It
+// is the tensor's own memory for fp32, and buffer buf of sc for bf16.
 func (a act) target(sc *scratch, buf, off, n int) []float32 {
 	if !a.bf16 {
 		return a.f32(off, n)
@@ -43,15 +44,17 @@ func (a act) target(sc *scratch, buf, off, n int) []float32 {
 	return sc.f32(buf, n)
 }
 
-// store writes x, which target returned, to off and rounds to bf16. An fp32 tensor already holds x.
+// store rounds x to bf16 and writes it at element off. x must be the memory that target returned. For an fp32 tensor
+// that memory is the tensor's own, so nothing is left to write.
 func (a act) store(off int, x []float32) {
 	if a.bf16 {
 		vec.Narrow(a.u16(off, len(x)), x)
 	}
 }
 
-// loadRows returns n rows of width elements as fp32, and their stride. The rows begin at off, stride apart. They are
-// the tensor's own memory for fp32, a copy in buffer buf of sc for bf16.
+// loadRows returns n rows of width elements as fp32, and the distance between the returned rows in elements. In the
+// tensor the rows begin at element off, stride elements apart. The result is the tensor's own memory for fp32, and a
+// copy in buffer buf of sc for bf16.
 func (a act) loadRows(sc *scratch, buf, off, n, stride, width int) ([]float32, int) {
 	if n == 0 || width == 0 {
 		return nil, stride

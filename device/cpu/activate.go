@@ -10,9 +10,10 @@ func init() {
 	op.Add(&table, activateBackward)
 }
 
-// An activation without a gate is a gated unit whose up is 1 everywhere. The exponential costs more than the product.
+// An activation without a gate is computed as a gated unit, act(gate)·up, whose up is 1 everywhere. The extra product
+// with 1 costs little beside the exponential.
 
-// activate works row by row, so the row stays in the cache.
+// activate computes Y row by row. All steps of a row run while the row is in the cache.
 func activate(s *stream, a *op.Activate) error {
 	reads(a.X, 1, 0, a.T*a.F)
 	writes(a.Y, 1, 0, a.T*a.F)
@@ -30,7 +31,8 @@ func activate(s *stream, a *op.Activate) error {
 	return nil
 }
 
-// activateBackward works row by row, so the row stays in the cache. DX may be X, Y may be DY.
+// activateBackward computes DX and Y row by row. All steps of a row run while the row is in the cache. DX may be X, Y
+// may be DY.
 func activateBackward(s *stream, a *op.ActivateBackward) error {
 	reads(a.X, 1, 0, a.T*a.F)
 	reads(a.DY, 1, 0, a.T*a.F)
@@ -58,7 +60,7 @@ func activateBackward(s *stream, a *op.ActivateBackward) error {
 	return nil
 }
 
-// ones returns n ones in buffer buf of sc.
+// ones returns n numbers, all 1, in buffer buf of the scratch memory sc.
 func ones(sc *scratch, buf, n int) []float32 {
 	v := sc.f32(buf, n)
 	for i := range v {

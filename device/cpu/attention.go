@@ -9,8 +9,9 @@ import (
 
 func init() { op.Add(&table, attention) }
 
-// attention writes O and LSE. Each job goes block by block over the keys of its queries, and keeps the largest score
-// and the sum of exponentials of every row. Source: arXiv:2205.14135, arXiv:2307.08691.
+// attention writes the output O and the log-sum-exp LSE. A job has a range of queries. It goes block by block over the
+// keys and keeps, for every query, the largest score and the sum of exponentials so far. Source: arXiv:2205.14135,
+// arXiv:2307.08691.
 func attention(s *stream, a *op.Attention) error {
 	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
 	if raceEnabled {
@@ -34,11 +35,12 @@ func attention(s *stream, a *op.Attention) error {
 	return nil
 }
 
-// queryBlock returns the most queries of a job, if group heads share the keys. Large jobs make the packing of keys
-// cheap relative to their use.
+// queryBlock returns the largest number of queries of one job, for group query heads that share a key/value head. Each
+// job packs the keys again. With many queries in a job, this packing costs little beside the products.
 func queryBlock(group int) int { return max(28, min(128, 256/group)) }
 
-// forward is the work of one job.
+// forward is the state of one job of attention: the queries from … to−1 of all heads of a group, and the current block
+// of keys.
 type forward struct {
 	*op.Attention
 	attnJob
@@ -80,7 +82,7 @@ func (f *forward) run() {
 	f.finish()
 }
 
-// pack copies the keys and values of the block into panels.
+// pack copies the keys and values of the current block into panels, the layout that the tiles of package vec read.
 func (f *forward) pack() {
 	off := (f.k+f.k0)*f.KStride + f.kv*f.Dim
 	rows, stride := actOf(f.K).loadRows(f.sc, bufWide, off, f.n, f.KStride, f.Dim)
@@ -91,7 +93,7 @@ func (f *forward) pack() {
 	packPanels(f.values, rows, stride, f.n, f.Dim)
 }
 
-// strip applies queries from … to−1 of head g of the group to the block of keys.
+// strip adds what queries from … to−1 take from the current block of keys to the output of head g of the group.
 func (f *forward) strip(g, from, to int) {
 	see := seen(from, to, f.shift(), f.Window, f.k0, f.n)
 	if see.lo >= see.hi {
@@ -116,8 +118,9 @@ func (f *forward) strip(g, from, to int) {
 		f.out[at*f.wide:], f.wide, f.wide/vec.Panel, again)
 }
 
-// softmax turns the scores of a strip into exponentials relative to each query's largest score so far. It rescales
-// the earlier sums to the new maximum. from is the strip's first query, and at is its first row in the output.
+// softmax turns the scores of a strip of queries into exponentials relative to each query's largest score so far. If
+// that score grows, softmax rescales the query's earlier sums. The strip has rows queries: the first is from, and its
+// output is in row at. see is the range of keys that any of them attends to.
 func (f *forward) softmax(scores []float32, at, from, rows int, see span) {
 	was := f.was[:rows]
 	top := f.top[at : at+rows]
@@ -147,7 +150,7 @@ func (f *forward) softmax(scores []float32, at, from, rows int, see span) {
 	}
 }
 
-// finish stores the output and the log-sum-exp of the scores.
+// finish divides the job's sums by the sums of exponentials, and stores the output and the log-sum-exp.
 func (f *forward) finish() {
 	o, lse := actOf(f.O), f32s(f.LSE, f.Heads*f.TQ)
 	n := f.to - f.from

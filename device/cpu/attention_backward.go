@@ -44,7 +44,8 @@ func attentionBackward(s *stream, a *op.AttentionBackward) error {
 	return nil
 }
 
-// backward runs the listed jobs of s, each as a copy of b.
+// backward runs the jobs in s.jobs on all cores. Each job works on its own copy of b, in which backward has set the
+// fields that all jobs share.
 func (s *stream) backward(a *op.AttentionBackward, b backward) {
 	b.AttentionBackward, b.group, b.wide = a, a.Heads/a.KVHeads, panels(a.Dim)*vec.Panel
 	s.pool.Run(len(s.jobs), func(i int) {
@@ -70,7 +71,7 @@ func announceBackward(a *op.AttentionBackward, wide, narrow int) {
 	writes(a.DV, a.TK, a.DKStride, narrow)
 }
 
-// backward computes the gradients for one attnJob, which has a range of queries or keys of one key/value head.
+// backward computes the gradients of one attnJob, a range of queries or keys of one key/value head of a sequence.
 type backward struct {
 	*op.AttentionBackward
 	attnJob
@@ -125,7 +126,7 @@ func (b *backward) run() {
 	}
 }
 
-// sumDelta writes Σ dO·O for every query and head.
+// sumDelta writes delta = Σ dO·O, summed over the elements of a head, for every query and head of the job.
 func (b *backward) sumDelta() {
 	o, dout, delta := actOf(b.O), actOf(b.DO), f32s(b.Delta, b.Heads*b.TQ)
 	for q := b.q + b.from; q < b.q+b.to; q++ {
@@ -137,7 +138,7 @@ func (b *backward) sumDelta() {
 	}
 }
 
-// pack copies the keys and values of the block into panels.
+// pack copies the keys and values of the current block into panels, the layout that the tiles of package vec read.
 func (b *backward) pack() {
 	off := (b.k+b.k0)*b.KStride + b.kv*b.Dim
 	columns := panels(b.n) * vec.Panel * b.Dim
@@ -150,7 +151,8 @@ func (b *backward) pack() {
 	vec.Transpose(b.values, rows, stride, b.n, b.Dim)
 }
 
-// tile applies queries from … to−1 of head g of the group to the block of keys.
+// tile adds to all gradients the contribution of queries from … to−1 of head g of the group, with the current block of
+// keys.
 func (b *backward) tile(g, from, to int) {
 	h, rows := b.kv*b.group+g, to-from
 	see := seen(from, to, b.shift(), b.Window, b.k0, b.n)
@@ -168,8 +170,9 @@ func (b *backward) tile(g, from, to int) {
 	b.addKeys(from, rows, see)
 }
 
-// strip computes the scores of queries from … to−1 and the gradients of the scores, and adds to the queries'
-// gradient. The tile begins at query tile.
+// strip computes the scores of queries from … to−1 and the gradients of these scores, and adds to the gradient of the
+// queries. The strip is part of a tile whose first query is tile. all is the range of keys that any query of the tile
+// attends to.
 func (b *backward) strip(g, tile, from, to int, all span) {
 	h, rows, row := b.kv*b.group+g, to-from, from-tile
 	see := seen(from, to, b.shift(), b.Window, b.k0, b.n)
@@ -196,8 +199,8 @@ func (b *backward) strip(g, tile, from, to int, all span) {
 		b.dq[(g*(b.to-b.from)+from-b.from)*b.wide:], b.wide, b.wide/vec.Panel, true)
 }
 
-// cap applies the softcap, if there is one and some query of the strip attends to a key. It returns the factors for
-// the gradients of the capped scores, one row for each query.
+// cap applies the softcap to the scores of a strip, for the keys in see. It returns the softcap's derivative for each
+// score, one row for each query. It returns nil without a softcap, or if no query of the strip attends to a key.
 func (b *backward) cap(scores []float32, rows int, see span) []float32 {
 	if b.Softcap == 0 {
 		return nil
@@ -215,8 +218,9 @@ func (b *backward) cap(scores []float32, rows int, see span) []float32 {
 	return slopes
 }
 
-// gradient turns the scores of a strip into probabilities, and the probabilities' gradients into the scores'
-// gradients. from is the strip's first query.
+// gradient overwrites scores with probabilities, and dscores, which holds the gradients of the probabilities, with the
+// gradients of the scores. from is the first of the strip's rows queries. all is the range of keys that the whole tile
+// attends to.
 func (b *backward) gradient(scores, dscores []float32, from, rows int, all span, lse, delta []float32) {
 	s := vec.Strip{Stride: scoreStride, Rows: rows, Width: all.hi, Most: all.hi, Scale: scoreScale(&b.AttentionShape)}
 	s.N = from + b.shift() + 1 - b.k0
@@ -236,9 +240,10 @@ func (b *backward) gradient(scores, dscores []float32, from, rows int, all span,
 	}
 }
 
-// addKeys adds the contributions of queries from … from+rows−1 to the gradients of the block's keys and values. It
-// takes the keys that every query attends to at once. In each strip of other keys it skips the queries before the
-// first key. Keys that no query has attended to so far are the last ones of the block.
+// addKeys adds the contributions of queries from … from+rows−1 to the gradients of the block's keys and values. The
+// keys that every query attends to are one product. The other keys go in strips, and each strip skips the queries
+// before the first one that attends to it. Keys from b.fresh on have no gradient yet, so the first contribution
+// overwrites their memory.
 func (b *backward) addKeys(from, rows int, see span) {
 	b.dk, b.dv = b.sc.f32(bufDKeys, b.n*b.wide), b.sc.f32(bufDValues, b.n*b.wide)
 	if b.fresh < see.lo { // keys before the window of the first query
@@ -261,7 +266,8 @@ func (b *backward) addKeys(from, rows int, see span) {
 	b.fresh = max(b.fresh, see.hi)
 }
 
-// addStrip adds the contributions of queries r … rows−1 of the tile to the gradients of keys and values j … next−1.
+// addStrip adds to the gradients of keys and values j … next−1 of the block. The contributions come from queries r …
+// rows−1, counted from the start of the tile.
 func (b *backward) addStrip(j, next, r, rows int) {
 	at, add := r*scoreStride+j, j < b.fresh
 	vec.Tile(next-j, rows-r, b.scores[at:], scoreStride, true, b.dPanels[r*vec.Panel:], rows*vec.Panel,

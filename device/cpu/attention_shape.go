@@ -9,9 +9,9 @@ import (
 	"mt/device/op"
 )
 
-// Attention works on one sequence and one key/value head at a time, with all query heads of the group. Keys are
-// packed in blocks for the tiles of package vec, and queries come in strips of at most stripRows. Scores exist only
-// for one strip and one block at a time.
+// Attention works on one sequence and one key/value head at a time, with all query heads of its group, which share that
+// key/value head. Keys are packed in blocks for the tiles of package vec. Queries come in strips of at most stripRows.
+// Memory for scores holds only one strip by one block.
 const (
 	keyBlock    = 256
 	stripRows   = 14
@@ -30,10 +30,12 @@ type attnJob struct {
 	keyTo int // keys of this job, relative to the sequence
 }
 
-// shift is the position of a sequence's first query among its keys.
+// shift is the position of the sequence's first query among its keys. With more keys than queries, the queries belong
+// to the last keys.
 func (j *attnJob) shift() int { return j.nk - j.nq }
 
-// cost is proportional to the work. It accounts for the causal mask, but not for windows.
+// cost returns a number proportional to the job's work. It leaves out pairs of query and key that the causal mask
+// excludes, but counts pairs outside a sliding window.
 func (j *attnJob) cost() int {
 	first := max(j.from, j.keyFrom-j.shift()) // earlier queries attend to none of the keys
 	if first >= j.to {
@@ -43,10 +45,12 @@ func (j *attnJob) cost() int {
 	return (j.to - first) * max(1, seen)
 }
 
-// jobList lists the jobs of one operation, the most expensive first.
+// cost returns a number proportional to the job's work, in pairs of query and key. It leaves out pairs that the causal
+// mask excludes, but counts pairs outside a sliding window.
 type jobList []attnJob
 
-// list cuts every sequence into jobs of at most block queries; block 0 makes a job of each whole sequence.
+// list makes the jobs of one operation: it cuts every sequence into ranges of at most block queries. block 0: each
+// whole sequence is one job. It returns an error if the bounds of the sequences are invalid.
 func (l *jobList) list(a *op.AttentionShape, block int) error {
 	jobs := (*l)[:0]
 	cuQ, cuK := i32s(a.CuQ, a.Seqs+1), i32s(a.CuK, a.Seqs+1)
@@ -74,7 +78,8 @@ func (l *jobList) list(a *op.AttentionShape, block int) error {
 	return nil
 }
 
-// listKeys makes a job of every block of keys. list must have validated the sequences before.
+// listKeys makes jobs of ranges of keys instead, one for each block of keys. list must have been called before, because
+// it checks the bounds of the sequences.
 func (l *jobList) listKeys(a *op.AttentionShape) {
 	jobs := (*l)[:0]
 	cuQ, cuK := i32s(a.CuQ, a.Seqs+1), i32s(a.CuK, a.Seqs+1)
@@ -95,7 +100,7 @@ func sequence(cuQ, cuK []int32, i int) attnJob {
 	return j
 }
 
-// eachHead appends a copy of j for every key/value head.
+// eachHead appends to jobs a copy of j for each of the heads key/value heads.
 func (j attnJob) eachHead(jobs []attnJob, heads int) []attnJob {
 	for j.kv = range heads {
 		jobs = append(jobs, j)
@@ -108,8 +113,8 @@ func (l *jobList) set(jobs []attnJob) {
 	*l = jobs
 }
 
-// balanced reports whether the jobs keep the threads busy enough. Otherwise smaller jobs pay, although they take 7
-// matrix products instead of 5.
+// balanced reports whether these jobs keep all threads busy until the end. If not, the backward uses smaller jobs in
+// two passes. Two passes take 7 matrix products instead of 5, but that is still faster.
 func (l jobList) balanced(threads int) bool {
 	total := 0
 	for i := range l {
@@ -136,10 +141,11 @@ func seen(from, to, shift, window, k0, n int) span {
 	return span{visible(from, shift, window, k0, n).lo, visible(to-1, shift, window, k0, n).hi}
 }
 
-// panels returns the number of panels that hold n columns.
+// panels returns the number of panels (groups of vec.Panel columns) that hold n columns.
 func panels(n int) int { return (n + vec.Panel - 1) / vec.Panel }
 
-// packPanels copies n rows of width floats, stride apart, into panels.
+// packPanels copies n rows of width floats into panels: groups of vec.Panel columns, each stored as n short rows. Rows
+// of src are stride floats apart.
 func packPanels(dst, src []float32, stride, n, width int) {
 	for p := 0; p < width; p += vec.Panel {
 		d := dst[p*n:]
@@ -155,7 +161,8 @@ func packPanels(dst, src []float32, stride, n, width int) {
 	}
 }
 
-// scoreScale returns the factor that scores still need: 1 after a softcap, which applies the scale.
+// scoreScale returns the factor by which softmax multiplies the scores. It is 1 with a softcap, because the softcap has
+// already applied the scale.
 func scoreScale(a *op.AttentionShape) float32 {
 	if a.Softcap > 0 {
 		return 1

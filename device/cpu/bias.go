@@ -7,7 +7,8 @@ import (
 
 func init() { op.Add(&table, addBiasGrad) }
 
-// addBiasGrad sums blocks of rows and then adds the blocks in order. The number of rows alone determines the blocks.
+// addBiasGrad sums each block of rows, and then adds the blocks' sums in order. The blocks depend only on the number of
+// rows, so the result does not depend on the number of threads.
 func addBiasGrad(s *stream, a *op.AddBiasGrad) error {
 	reads(a.DY, 1, 0, a.T*a.N)
 	writes(a.DB, 1, 0, a.N)

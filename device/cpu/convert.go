@@ -7,7 +7,7 @@ import (
 
 func init() { op.Add(&table, convert) }
 
-// convert converts the elements piece by piece.
+// convert converts Src to the type of Dst. The threads take one piece of the elements after another.
 func convert(s *stream, a *op.Convert) error {
 	if a.N == 0 {
 		return nil

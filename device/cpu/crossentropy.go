@@ -38,7 +38,8 @@ func crossEntropy(s *stream, a *op.CrossEntropy) error {
 	return nil
 }
 
-// lossRow returns the loss of row t and turns its logits into their gradient.
+// lossRow returns the loss of row t. It overwrites the row's logits with their gradient, unless the operation is only a
+// forward.
 func lossRow(a *op.CrossEntropy, logits act, sc *scratch, t, target int) float32 {
 	if target == op.IgnoreIndex {
 		if !a.ForwardOnly {
@@ -75,8 +76,8 @@ func weightOf(weights device.Tensor, t int) float32 {
 	return f32s(weights, t+1)[t]
 }
 
-// lossTerms holds op.LossTerms as coefficients of the loss: of the target's logit, of every logit, and of the squared
-// log-sum-exp.
+// lossTerms holds op.LossTerms as three coefficients of the loss. target multiplies the target's logit, column every
+// logit, and z the squared log-sum-exp.
 type lossTerms struct{ target, column, z float64 }
 
 func termsOf(t op.LossTerms, vocab int) lossTerms {
@@ -87,8 +88,9 @@ func termsOf(t op.LossTerms, vocab int) lossTerms {
 	return l
 }
 
-// takes returns what these logits contribute to the sum that loss subtracts from the log-sum-exp: target·logits[target]
-// plus column times the sum of all logits. The index target may be outside these columns.
+// takes returns the amount that the loss subtracts from the log-sum-exp: target·logits[target] plus column times the
+// sum of all logits. With a vocabulary in shards, logits are one shard's columns. A target outside them adds only the
+// second term.
 func (l lossTerms) takes(logits []float32, target int) (sum float64) {
 	if target >= 0 && target < len(logits) {
 		sum = l.target * float64(logits[target])
@@ -103,11 +105,11 @@ func (l lossTerms) takes(logits []float32, target int) (sum float64) {
 	return sum
 }
 
-// loss returns the loss of a row with log-sum-exp lse, from which taken is subtracted.
+// loss returns the loss of a row: its log-sum-exp lse, minus taken (the sum of takes), plus z·lse².
 func (l lossTerms) loss(lse, taken float64) float32 { return float32(lse - taken + l.z*lse*lse) }
 
-// gradient turns exponentials into the gradient of the logits. k scales exponentials to probabilities times scale.
-// target may be outside these columns.
+// gradient overwrites row, which holds exponentials of the logits, with the gradient of the logits. An exponential
+// times k is its probability times scale, the factor on the whole gradient. target may be outside these columns.
 func (l lossTerms) gradient(row []float32, k, scale float32, lse float64, target int) {
 	vec.Scale(row, row, k*float32(1+2*l.z*lse))
 	if l.column > 0 {
@@ -121,7 +123,8 @@ func (l lossTerms) gradient(row []float32, k, scale float32, lse float64, target
 	}
 }
 
-// capped returns the logits after the softcap: logits itself without a limit, otherwise a copy in buffer 1 of sc.
+// capped returns the logits after the softcap with this limit. If limit is 0 there is no softcap, and it returns logits
+// itself. Otherwise the result is a copy in buffer 1 of sc.
 func capped(sc *scratch, logits []float32, limit float32) []float32 {
 	if limit == 0 {
 		return logits
@@ -131,5 +134,5 @@ func capped(sc *scratch, logits []float32, limit float32) []float32 {
 	return y
 }
 
-// logSum returns log(sum · exp(top)).
+// logSum returns log(sum · e^top): a log-sum-exp, given the largest logit and the sum of exponentials relative to it.
 func logSum(sum, top float32) float64 { return math.Log(float64(sum)) + float64(top) }

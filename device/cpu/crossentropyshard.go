@@ -10,8 +10,8 @@ import (
 
 func init() { op.Add(&table, crossEntropyShard) }
 
-// crossEntropyShard goes over every row of a shard once. The first sweep merges the shard's log-sum-exp into LSE, and
-// the second writes the gradient.
+// crossEntropyShard works on one shard of the vocabulary's columns. It is called twice for each shard. The first call
+// merges the shard's log-sum-exp into LSE, and the second writes the gradient of the logits.
 func crossEntropyShard(s *stream, a *op.CrossEntropyShard) error {
 	if raceEnabled {
 		announceShard(a)
@@ -48,7 +48,7 @@ func announceShard(a *op.CrossEntropyShard) {
 	reads(a.Logits, 1, 0, a.T*a.V)
 }
 
-// shardLoss adds row t of the shard to lse and loss.
+// shardLoss merges row t of the shard into the row's log-sum-exp lse, and adds the shard's terms to the row's loss.
 func shardLoss(a *op.CrossEntropyShard, logits act, sc *scratch, t, target int, lse, loss *float32) {
 	row := capped(sc, logits.load(sc, 0, t*a.V, a.V), a.Softcap)
 	top := vec.Max(row)
@@ -71,7 +71,8 @@ func logAdd(a, b float64) float64 {
 	return max(a, b) + math.Log1p(math.Exp(-math.Abs(a-b)))
 }
 
-// shardGradient turns row t of the shard into its gradient.
+// shardGradient overwrites the logits of row t of the shard with their gradient. lse is the row's log-sum-exp over the
+// whole vocabulary.
 func shardGradient(a *op.CrossEntropyShard, logits act, sc *scratch, t, target int, lse float32) {
 	if target == op.IgnoreIndex {
 		if logits.bf16 {

@@ -7,7 +7,7 @@ import (
 	"mt/device"
 )
 
-// mark is one recording of an event.
+// mark is one recording of an event: the point in a stream that must be reached before the event counts as complete.
 type mark struct {
 	done chan struct{}
 	at   time.Time // set before done is closed
@@ -20,7 +20,7 @@ func (m *mark) complete() {
 	close(m.done)
 }
 
-// event implements device.Event. It refers to its last record.
+// event implements device.Event. It may be recorded again and again; only the last recording counts.
 type event struct {
 	mu   sync.Mutex
 	last *mark // nil until recorded
@@ -38,7 +38,8 @@ func (e *event) get() *mark {
 	return e.last
 }
 
-// Elapsed returns 0 if one of the events was never recorded. It panics if one is not complete.
+// Elapsed returns the time from start to e. It returns 0 if one of the two was never recorded, and panics if one is not
+// complete.
 func (e *event) Elapsed(start device.Event) time.Duration {
 	from, to := start.(*event).get(), e.get()
 	if from == nil || to == nil {

@@ -9,7 +9,8 @@ import (
 
 func init() { op.Add(&table, gatedDelta) }
 
-// Buffers of the gated delta rule. Matrices of a chunk have at most op.DeltaChunk rows, padded to whole panels.
+// Buffers of the gated delta rule, which works on chunks of at most op.DeltaChunk tokens. Matrices of a chunk have a
+// row for each token, and rows are padded to whole panels.
 const (
 	dPack    = iota // an operand of a product, in panels
 	dQ              // normalized q of the chunk (n, KeyDim)
@@ -27,7 +28,7 @@ const (
 	dKeys           // keys times factors
 	dGates          // per-token numbers, see deltaHead
 	dNewRows        // the new values as rows
-	// For the backward:
+	// Buffers that only the backward uses:
 	dGrad     // gradient of the new values, then of the right-hand side, as rows
 	dGradPack // dGrad as panels of rows
 	dDScores  // gradients of scores, then of pairs
@@ -40,7 +41,8 @@ const (
 	dWide     // a temporary row
 )
 
-// deltaJob is a sequence and a key head with the value heads that share it. It goes from chunk to chunk.
+// deltaJob is the work of one thread: one key head of one sequence, with the value heads that share this key head. It
+// goes from chunk to chunk of the sequence.
 type deltaJob struct {
 	*op.DeltaShape
 	sc           *scratch
@@ -53,15 +55,16 @@ type deltaJob struct {
 	q, k, norms  []float32
 }
 
-// deltaHead holds per-token numbers of a head in a chunk. Let γ be the sum of g from the chunk's first token on. Then
-// from is e^γ, and to is e^(γ of the last token − γ). For e ≤ i, decay[i·DeltaChunk + e] is e^(γ of token i − γ of
-// token e).
+// deltaHead holds numbers for each token of one value head in a chunk. Let γ be the sum of the gates g from the chunk's
+// first token on. Then from is e^γ, and to is e^(γ of the last token − γ). For e ≤ i, decay[i·DeltaChunk + e] is e^(γ
+// of token i − γ of token e).
 type deltaHead struct {
 	beta, g, from, to []float32
 	decay             []float32
 }
 
-// runDelta calls f for every sequence and key head, on all cores.
+// runDelta calls f on all cores, once for every pair of a sequence and a key head. Each call gets its own copy of job.
+// seq is the sequence's index.
 func (s *stream) runDelta(a *op.DeltaShape, job deltaJob, f func(seq int, j *deltaJob)) error {
 	cu, err := tokensOf(i32s(a.Cu, a.Seqs+1), a.T)
 	if err != nil || a.T == 0 {
@@ -79,7 +82,8 @@ func (s *stream) runDelta(a *op.DeltaShape, job deltaJob, f func(seq int, j *del
 	return nil
 }
 
-// gatedDelta takes the chunks of a sequence in order. Source: arXiv:2412.06464, section 3.3.
+// gatedDelta computes the outputs chunk by chunk, in the order of the sequence, because each chunk needs the state
+// after the previous one. Source: arXiv:2412.06464, section 3.3.
 func gatedDelta(s *stream, a *op.GatedDelta) error {
 	announceDelta(&a.DeltaShape, a.QKV, a.Gates)
 	reads(a.ALog, 1, 0, a.Heads)
@@ -109,17 +113,20 @@ func gatedDelta(s *stream, a *op.GatedDelta) error {
 	})
 }
 
-// state returns the state of head g of the group in buffer buf.
+// state returns the state matrix (KeyDim rows, padded) of the group's g-th value head, in buffer buf of the job's
+// scratch memory.
 func (j *deltaJob) state(buf, g int) []float32 {
 	return j.sc.f32(buf, j.group*j.KeyDim*j.values)[g*j.KeyDim*j.values:][:j.KeyDim*j.values]
 }
 
-// place returns the offset in States of the state before the chunk, for head g of the group.
+// place returns an offset in the tensor States. There the forward has stored the state before the current chunk, for
+// the group's g-th value head.
 func (j *deltaJob) place(g int) int {
 	return (j.at/op.DeltaChunk*j.Heads + j.kh*j.group + g) * j.KeyDim * j.ValueDim
 }
 
-// copyState copies a dense state to rows padded to whole panels if load is set, and back otherwise.
+// copyState copies a state between dense, which has no padding, and rows, whose rows are padded to whole panels. load:
+// from dense to rows; otherwise from rows to dense.
 func (j *deltaJob) copyState(dense, rows []float32, load bool) {
 	for i := range j.KeyDim {
 		if d, r := dense[i*j.ValueDim:][:j.ValueDim], rows[i*j.values:]; load {
@@ -130,7 +137,7 @@ func (j *deltaJob) copyState(dense, rows []float32, load bool) {
 	}
 }
 
-// begin sets the states before a sequence: from last, or to 0.
+// begin sets the states with which a sequence begins: to those in last, or to 0 if last is nil.
 func (j *deltaJob) begin(last []float32) {
 	for g := range j.group {
 		s := j.state(dStates, g)
@@ -141,8 +148,8 @@ func (j *deltaJob) begin(last []float32) {
 	}
 }
 
-// load reads and normalizes q and k of the chunk, and multiplies both by k. All value heads of the group share the
-// results.
+// load reads q and k of the chunk and normalizes their rows. It then computes the products Q·Kᵀ and K·Kᵀ, because all
+// value heads of the group use them.
 func (j *deltaJob) load() {
 	j.n = min(op.DeltaChunk, j.end-j.at)
 	j.q, j.k = j.sc.f32(dQ, op.DeltaChunk*j.keys), j.sc.f32(dK, op.DeltaChunk*j.keys)
@@ -157,7 +164,8 @@ func (j *deltaJob) load() {
 	j.product(j.sc.f32(dReads, chunkSquare), op.DeltaChunk, j.q, j.keys, false, j.k, j.keys, true, j.n, j.n, j.KeyDim, false)
 }
 
-// unit writes row at of QKV, scaled to length scale, and returns its reciprocal length.
+// unit reads the row of QKV that begins at element at and writes it to y, scaled to the length scale. It returns 1 /
+// the length that the row had.
 func (j *deltaJob) unit(y []float32, at int, scale float32) float32 {
 	x := j.qkv.load(j.sc, dWide, at, j.KeyDim)
 	r := float32(1 / math.Sqrt(float64(vec.Dot(x, x))+1e-6))
@@ -165,7 +173,7 @@ func (j *deltaJob) unit(y []float32, at int, scale float32) float32 {
 	return r
 }
 
-// head computes the gates of head g of the group for the chunk.
+// head computes the deltaHead of the group's g-th value head for the chunk.
 func (j *deltaJob) head(g int) deltaHead {
 	v, decay := j.sc.f32(dGates, 3*op.DeltaChunk), j.sc.f32(dDecays, chunkSquare)
 	at := func(i int) []float32 { return v[i*op.DeltaChunk:][:j.n] }
@@ -185,7 +193,7 @@ func (j *deltaJob) head(g int) deltaHead {
 	return d
 }
 
-// gate returns b, and a + DtBias, for head h of token i of the chunk.
+// gate returns the two inputs of the gates for head h of the chunk's i-th token: b, and a with DtBias added.
 func (j *deltaJob) gate(i, h int) (b, a float64) {
 	row := (j.at + i) * j.GateStride
 	b = float64(j.gates.load(j.sc, dWide, row+h, 1)[0])
@@ -194,8 +202,8 @@ func (j *deltaJob) gate(i, h int) (b, a float64) {
 
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
-// product computes C (m, n) = A (m, k)·B (k, n); with adds, it adds to C. aCols: A is stored transposed. bRows: B is
-// stored transposed.
+// product computes C (m, n) = A (m, k)·B (k, n), and with adds it adds the product to C. cs, as and bs are the
+// distances between rows. aCols: A is stored transposed. bRows: B is stored transposed.
 func (j *deltaJob) product(c []float32, cs int, a []float32, as int, aCols bool, b []float32, bs int, bRows bool, m, n, k int, adds bool) {
 	pack := j.sc.f32(dPack, panels(n)*vec.Panel*k)
 	if bRows {
@@ -258,7 +266,7 @@ func (j *deltaJob) toRows(dst, src []float32) {
 	}
 }
 
-// scores writes Q·Kᵀ·decay, 0 above the diagonal.
+// scores returns the matrix Q·Kᵀ·decay of the chunk, whose elements above the diagonal are 0.
 func (j *deltaJob) scores(h deltaHead) []float32 {
 	s, reads := j.sc.f32(dScores, chunkSquare), j.sc.f32(dReads, chunkSquare)
 	for i := range j.n {
@@ -271,7 +279,8 @@ func (j *deltaJob) scores(h deltaHead) []float32 {
 	return s
 }
 
-// output writes o for the chunk: e^γ·Q·S + scores·new.
+// output writes the outputs o of the chunk's tokens for the group's g-th value head: e^γ·Q·S + scores·new, where S is
+// the state before the chunk.
 func (j *deltaJob) output(g int, h deltaHead, to act) {
 	o := j.sc.f32(dOut, op.DeltaChunk*j.values)
 	j.product(o, j.values, j.q, j.keys, false, j.state(dStates, g), j.values, false, j.n, j.ValueDim, j.KeyDim, false)
@@ -285,7 +294,8 @@ func (j *deltaJob) output(g int, h deltaHead, to act) {
 	}
 }
 
-// carry advances the state of head g past the chunk: the decayed state plus (K scaled by its remaining decay)ᵀ·new.
+// carry replaces the state of the group's g-th value head with the state after the chunk. That is the decayed state
+// plus (K scaled by its remaining decay)ᵀ·new.
 func (j *deltaJob) carry(g int, h deltaHead) {
 	s, keys := j.state(dStates, g), j.scaledRows(j.k, func(i int) float32 { return h.to[i] })
 	vec.Scale(s, s, h.from[j.n-1])
@@ -293,7 +303,7 @@ func (j *deltaJob) carry(g int, h deltaHead) {
 		panels(j.ValueDim), true)
 }
 
-// scaledRows returns a copy of the chunk's keys or queries, each row times a factor.
+// scaledRows returns a copy of x, the chunk's keys or queries, whose row i is multiplied by factor(i).
 func (j *deltaJob) scaledRows(x []float32, factor func(i int) float32) []float32 {
 	y := j.sc.f32(dKeys, op.DeltaChunk*j.keys)
 	for i := range j.n {

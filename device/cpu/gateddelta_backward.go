@@ -46,16 +46,17 @@ func gatedDeltaBackward(s *stream, a *op.GatedDeltaBackward) error {
 	return err
 }
 
-// addSums adds row which of the two rows of every sequence to total, in order, unless total is nil.
+// addSums adds to total, sequence by sequence. Every sequence has two rows in sums, and which (0 or 1) says which of
+// them is added. If total is nil, addSums does nothing.
 func addSums(total, sums []float32, seqs, which int) {
 	for s := 0; total != nil && s < seqs; s++ {
 		vec.Add(total, sums[(2*s+which)*len(total):][:len(total)])
 	}
 }
 
-// deltaBackward is the backward of a deltaJob. The decay of scores, e^(γi−γj), adds a gradient to γ at i and
-// subtracts it at j. On the diagonal the two cancel, so both are left out. Otherwise their rounding errors would
-// dominate if a state decays to 0 at once.
+// deltaBackward is the backward of a deltaJob. The score of tokens i and j is multiplied by e^(γi−γj). Its gradient is
+// therefore added to γ at i and subtracted at j. For i = j the two cancel, so the code leaves them out. Otherwise their
+// rounding errors would dominate where a state decays to 0 at once.
 type deltaBackward struct {
 	*deltaJob
 	a          *op.GatedDeltaBackward
@@ -64,7 +65,8 @@ type deltaBackward struct {
 	dbeta, dof []float32 // gradients of β and of γ
 }
 
-// chunk goes back through the current chunk head by head, and then through the normalization of q and k.
+// chunk computes all gradients of the current chunk: head by head, and then through the normalization of q and k, which
+// the heads share. states are the states before the chunk, as the forward stored them.
 func (b *deltaBackward) chunk(states []float32) {
 	b.dq, b.dk = b.sc.f32(dDQ, op.DeltaChunk*b.keys), b.sc.f32(dDK, op.DeltaChunk*b.keys)
 	clear(b.dq)
@@ -94,8 +96,8 @@ func (b *deltaBackward) chunk(states []float32) {
 	}
 }
 
-// throughUnit returns the gradient of row i of q or k before normalization, given dy of y = scale·r·x. It overwrites
-// dy.
+// throughUnit takes the gradient through the normalization y = scale·r·x of row i of q or k. dy holds the gradient of y
+// and y the normalized rows. It overwrites row i of dy with the gradient of x and returns that row.
 func (b *deltaBackward) throughUnit(dy, y []float32, i int, r float32, scale float64) []float32 {
 	d, u := dy[i*b.keys:][:b.KeyDim], y[i*b.keys:][:b.KeyDim]
 	along := float32(float64(vec.Dot(d, u)) / scale)
@@ -105,8 +107,8 @@ func (b *deltaBackward) throughUnit(dy, y []float32, i int, r float32, scale flo
 	return d
 }
 
-// newValues writes the gradient of the chunk's new values, as rows. It sums the gradients that come from the outputs
-// and from the state after the chunk.
+// newValues computes the gradient of the chunk's new values, as rows in the buffer dGrad. It is the sum of what comes
+// from the outputs and from the state after the chunk.
 func (b *deltaBackward) newValues(g int, h deltaHead) {
 	dnew, do, scores := b.sc.f32(dGrad, op.DeltaChunk*b.values), b.sc.f32(dOut, op.DeltaChunk*b.values), b.scores(h)
 	b.product(dnew, b.values, b.k, b.keys, false, b.state(dDStates, g), b.values, false, b.n, b.ValueDim, b.KeyDim, false)
@@ -122,8 +124,8 @@ func (b *deltaBackward) newValues(g int, h deltaHead) {
 	b.product(dnew, b.values, scores, op.DeltaChunk, true, do, b.values, false, b.n, b.ValueDim, b.n, true)
 }
 
-// throughScores adds the gradients of q, k and γ that come from the outputs, and from the state after the chunk
-// through the new values.
+// throughScores adds gradients of q, k and γ. They come from the outputs, and from the state after the chunk through
+// the new values.
 func (b *deltaBackward) throughScores(g int, h deltaHead) {
 	do, fresh := b.sc.f32(dOut, op.DeltaChunk*b.values), b.sc.f32(dNewRows, op.DeltaChunk*b.values)
 	ds, scores, term := b.sc.f32(dDScores, chunkSquare), b.sc.f32(dScores, chunkSquare), b.sc.f32(dTerm, op.DeltaChunk*b.keys)
@@ -155,8 +157,8 @@ func (b *deltaBackward) throughScores(g int, h deltaHead) {
 	}
 }
 
-// addRows adds the rows of term to dx, each times sign and a factor. The factor is an exponential of γ, so γ's
-// gradient is the dot product of the added row and x.
+// addRows adds sign·factor[i]·term to row i of dx. The factors are exponentials of γ. Therefore γ's gradient grows by
+// the dot product of the added row and row i of x.
 func (b *deltaBackward) addRows(dx, term, x, factor []float32, sign float32) {
 	for i := range b.n {
 		row := term[i*b.keys:][:b.KeyDim]
@@ -166,8 +168,9 @@ func (b *deltaBackward) addRows(dx, term, x, factor []float32, sign float32) {
 	}
 }
 
-// throughSystem turns the gradient of the new values into the gradient of the right-hand side β·(v − e^γ·K·S), in
-// dGrad. It adds the gradients that come through the system's matrix to β, γ and k.
+// throughSystem goes back through the linear system that solve has solved. It turns the gradient of the new values, in
+// dGrad, into the gradient of the right-hand side β·(v − e^γ·K·S). It also adds to the gradients of β, γ and k, on
+// which the system's matrix depends.
 func (b *deltaBackward) throughSystem(h deltaHead) {
 	rows, solved, lower := b.sc.f32(dGrad, op.DeltaChunk*b.values), b.sc.f32(dGradPack, panels(b.ValueDim)*chunkPanel), b.sc.f32(dLower, chunkSquare)
 	b.toPanels(solved, rows)
@@ -224,8 +227,8 @@ func (b *deltaBackward) throughState(g int, h deltaHead) {
 		false, b.KeyDim, b.ValueDim, b.n, true)
 }
 
-// storeGates turns the gradients of β and γ into gradients of b and a, and adds to the gradients of ALog and DtBias.
-// Every γ from token i on includes token i's g.
+// storeGates turns the gradients of β and γ into gradients of the inputs b and a, and adds to the gradients of ALog and
+// DtBias. A token's g is part of γ of this and every later token, so its gradient is the sum of theirs.
 func (b *deltaBackward) storeGates(g int, h deltaHead) {
 	head, to, dg := b.kh*b.group+g, actOf(b.a.DGates), 0.0
 	rate := math.Exp(float64(b.aLog[head]))

@@ -12,7 +12,7 @@ func init() {
 	op.Add(&table, gluBackward)
 }
 
-// glu works row by row, so the row stays in the cache. Source: arXiv:2002.05202.
+// glu computes Y row by row. All steps of a row run while the row is in the cache. Source: arXiv:2002.05202.
 func glu(s *stream, a *op.GLU) error {
 	reads(a.GU, 1, 0, 2*a.T*a.F)
 	writes(a.Y, 1, 0, a.T*a.F)
@@ -40,7 +40,8 @@ func glu(s *stream, a *op.GLU) error {
 	return nil
 }
 
-// gluBackward works row by row, so the row stays in the cache. DGU may be GU, Y may be DY.
+// gluBackward computes DGU and Y row by row. All steps of a row run while the row is in the cache. DGU may be GU, Y may
+// be DY.
 func gluBackward(s *stream, a *op.GLUBackward) error {
 	reads(a.GU, 1, 0, 2*a.T*a.F)
 	reads(a.DY, 1, 0, a.T*a.F)
@@ -81,8 +82,8 @@ func gluBackward(s *stream, a *op.GLUBackward) error {
 	return nil
 }
 
-// cutOff writes the gates and ups to dst with which vec.SwiGLU computes op.CutSiLU: Alpha·min(gate, Limit), and
-// (up+1)/Alpha with up clamped to ±Limit.
+// cutOff prepares a row of gates and ups so that vec.SwiGLU, applied to dst, computes op.CutSiLU. It writes
+// Alpha·min(gate, Limit) and (up+1)/Alpha, with up clamped to ±Limit.
 func cutOff(dst, row []float32, cut op.Cut) []float32 {
 	f := len(row) / 2
 	for i, g := range row[:f] {
@@ -95,7 +96,7 @@ func cutOff(dst, row []float32, cut op.Cut) []float32 {
 	return dst
 }
 
-// cutGrad is vec.SwiGLUGrad for op.CutSiLU; drow may be row. buf holds one row.
+// cutGrad does for op.CutSiLU what vec.SwiGLUGrad does for SwiGLU. drow may be row. buf is scratch memory for one row.
 func cutGrad(drow, out, dout, row, buf []float32, cut op.Cut) {
 	f := len(row) / 2
 	cutOff(buf, row, cut)
@@ -141,7 +142,7 @@ func reluGLU(y, gate, up []float32) {
 	}
 }
 
-// reluGrad is sigmoidGrad for reluGLU.
+// reluGrad writes the gradients for reluGLU; it has the arguments of sigmoidGrad.
 func reluGrad(dgate, dup, y, dy, gate, up []float32) {
 	for i, g := range gate {
 		d, u := dy[i], up[i]
@@ -164,7 +165,7 @@ func squaredReLU(y, gate, up []float32) {
 	}
 }
 
-// squaredReLUGrad is sigmoidGrad for squaredReLU.
+// squaredReLUGrad writes the gradients for squaredReLU; it has the arguments of sigmoidGrad.
 func squaredReLUGrad(dgate, dup, y, dy, gate, up []float32) {
 	for i, g := range gate {
 		d, u := dy[i], up[i]

@@ -64,5 +64,5 @@ func sumHeads(s *stream, a *op.SumHeads) error {
 	return nil
 }
 
-// from returns the elements of t from off on.
+// from returns the part of t that begins at element off.
 func from(t device.Tensor, off int) device.Tensor { return t.Slice(int64(off), t.Len-int64(off)) }

@@ -2,23 +2,23 @@ package cpu
 
 import "time"
 
-// link is the clock of copies over a rate-limited link. It models a copy engine, which needs no core. A copy begins
-// once it is enqueued, its waits are complete and the previous copy has ended. A late wake-up of the stream's
-// goroutine does not delay it.
+// link says when copies over a rate-limited link begin and end, as a GPU's copy engine would make them. A copy begins
+// once it is enqueued, its waits are complete and the previous copy has ended. It begins then even if the stream's
+// goroutine wakes up later.
 type link struct {
 	free  time.Time // end of the last copy
 	ready time.Time // completion of the latest mark that the stream waited for
 }
 
-// waited notes that the stream has waited for a mark.
+// waited records that the stream has waited for m, so the next copy cannot begin before m was complete.
 func (l *link) waited(m *mark) {
 	if m.at.After(l.ready) {
 		l.ready = m.at
 	}
 }
 
-// copied returns the time when a copy ends at limit bytes a second. The copy was enqueued at enqueued, and took is
-// the time it took without the limit.
+// copied returns the time when a copy of bytes ends on a link of limit bytes a second. enqueued is when the copy was
+// enqueued. took is how long the copying of the memory took; the modelled copy takes no less.
 func (l *link) copied(bytes int64, enqueued time.Time, took time.Duration, limit float64) time.Time {
 	begins := l.free
 	for _, t := range []time.Time{l.ready, enqueued} {

@@ -8,7 +8,7 @@ import (
 	"mt/device"
 )
 
-// block is one allocation.
+// block is one allocation of memory, for the device or the host.
 type block struct {
 	purpose accounts.Purpose
 	bytes   int64  // requested size, rounded up to device.Align
@@ -68,7 +68,7 @@ func (d *dev) alloc(p accounts.Purpose, bytes int64) ([]byte, error) {
 	return data[:bytes:bytes], nil
 }
 
-// count adds bytes to the usage. The caller holds d.mu.
+// count adds bytes, which is negative for freed memory, to the usage of purpose p. The caller holds d.mu.
 func (d *dev) count(p accounts.Purpose, bytes int64) { d.usage.Count(p, bytes) }
 
 // Free unmaps memory of Alloc. It panics for any other memory.

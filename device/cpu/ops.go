@@ -72,7 +72,7 @@ func announce(t device.Tensor, rows, stride, n int, f func(uintptr, int)) {
 	}
 }
 
-// announceRows announces writes of the given rows of n elements to the race detector.
+// announceRows tells the race detector that the given rows of t, n elements each, are written.
 func announceRows(t device.Tensor, rows []int32, n int) {
 	if !raceEnabled {
 		return
@@ -82,7 +82,7 @@ func announceRows(t device.Tensor, rows []int32, n int) {
 	}
 }
 
-// pieceElems is the approximate number of elements that a worker takes at a time.
+// pieceElems is about how many elements a worker takes at a time, as one piece of an operation.
 const pieceElems = 16 << 10
 
 // forRows calls f on all cores for pieces of the rows 0 … rows−1 of width elements. The operation must treat rows
@@ -96,9 +96,9 @@ func (s *stream) forRows(rows, width int, f func(sc *scratch, from, to int)) {
 	})
 }
 
-// sumRows adds the sum of f over all rows to total (n) f32, unless total is none. The function f adds rows from …
-// to−1 to sum, which starts at zero. The number of rows alone determines the blocks of rows, and the blocks' sums are
-// added in order.
+// sumRows adds the sum of f over all rows to total (n) f32, unless total is none. The function f adds rows from … to−1
+// to sum, which starts at zero. It is called for blocks of rows, which depend only on the number of rows. The blocks'
+// sums are added in order, so any number of threads gives the same bits.
 func (s *stream) sumRows(total device.Tensor, n, rows int, f func(sc *scratch, sum []float32, from, to int)) {
 	sums := s.sumOfRows(n, rows, !total.None(), f)
 	if sums != nil {
@@ -106,7 +106,8 @@ func (s *stream) sumRows(total device.Tensor, n, rows int, f func(sc *scratch, s
 	}
 }
 
-// sumOfRows returns the sums that sumRows adds; nil: there are no rows, or the sums are not wanted.
+// sumOfRows returns the sum of f over the rows, n numbers, which sumRows adds to a tensor. nil: there are no rows, or
+// the sums are not wanted; then f only has its other effects.
 func (s *stream) sumOfRows(n, rows int, wanted bool, f func(sc *scratch, sum []float32, from, to int)) []float32 {
 	each := max(32, (rows+63)/64)
 	blocks := (rows + each - 1) / each

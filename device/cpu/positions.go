@@ -12,7 +12,7 @@ func init() {
 	op.Add(&table, addPositionsBackward)
 }
 
-// addPositions works row by row, so the row stays in the cache.
+// addPositions computes Y row by row. All steps of a row run while the row is in the cache.
 func addPositions(s *stream, a *op.AddPositions) error {
 	if a.T == 0 || a.C == 0 {
 		return nil
@@ -37,7 +37,7 @@ func addPositions(s *stream, a *op.AddPositions) error {
 	return nil
 }
 
-// addPositionsBackward goes over all sequences for every position.
+// addPositionsBackward goes over the positions, and for each position adds the rows of all sequences in order.
 func addPositionsBackward(s *stream, a *op.AddPositionsBackward) error {
 	if a.T == 0 || a.C == 0 {
 		return nil

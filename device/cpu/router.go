@@ -14,8 +14,8 @@ func init() {
 	op.Add(&table, routerBackward)
 }
 
-// router writes IDs and Weights token by token. It sums the scores in fixed blocks of tokens, and then the blocks in
-// order.
+// router writes IDs and Weights token by token. For ProbSum it sums the scores of fixed blocks of tokens, and then adds
+// the blocks' sums in order.
 func router(s *stream, a *op.Router) error {
 	reads(a.Logits, 1, 0, a.T*a.Rule.Logits(a.E))
 	reads(a.Bias, 1, 0, a.E)
@@ -30,7 +30,7 @@ func router(s *stream, a *op.Router) error {
 	return nil
 }
 
-// route chooses the experts of token t and returns all scores.
+// route chooses the experts of token t, writes their IDs and weights, and returns the scores of all experts.
 func route(a *op.Router, sc *scratch, t int) []float32 {
 	n, k := a.Rule.Logits(a.E), a.Rule.Chosen(a.K)
 	row, p := f32s(a.Logits, a.T*n)[t*n:(t+1)*n], sc.f32(0, a.E)
@@ -64,8 +64,8 @@ func route(a *op.Router, sc *scratch, t int) []float32 {
 	return p
 }
 
-// scores writes unnormalized scores to p and returns the divisor that makes them scores. For a softmax they are
-// exponentials, and the divisor is their sum. Otherwise they are sigmoids, and the divisor is 1.
+// scores writes unnormalized scores of the experts to p, and returns the number by which they must be divided. For a
+// softmax p holds exponentials, and the divisor is their sum. Otherwise p holds sigmoids, and the divisor is 1.
 func scores(r op.RouterRule, p, logits []float32) float32 {
 	if !r.Sigmoid {
 		return vec.ExpSum(p, logits, 1, vec.Max(logits))
@@ -77,8 +77,10 @@ func scores(r op.RouterRule, p, logits []float32) float32 {
 	return 1
 }
 
-// near writes the terms of the softmax that weights the k-th chosen expert, and returns their sum. The chosen expert
-// has the term 1. Far experts and experts chosen earlier have 0.
+// near serves a rule in which the k-th chosen expert gets its weight from a softmax over experts whose logits are near
+// its own. It writes the terms of this softmax to out and returns their sum. The chosen expert has the term 1. Experts
+// whose logit is more than 2·by below its own, relative to the larger magnitude, have the term 0, as have experts
+// chosen earlier.
 func near(out, logits []float32, ids []int32, k int, by float32) (sum float32) {
 	top := logits[ids[k]]
 	vec.ExpSum(out, logits, 1, top)
@@ -98,7 +100,7 @@ func near(out, logits []float32, ids []int32, k int, by float32) (sum float32) {
 
 func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
 
-// sigmoid returns one logit's sigmoid, with the same bits as scores.
+// sigmoid returns the sigmoid of x. It calls the same kernel as scores, so both give the same bits.
 func sigmoid(x float32) float32 {
 	p := [1]float32{x}
 	vec.ExpSum(p[:], p[:], -1, 0)
@@ -108,8 +110,8 @@ func sigmoid(x float32) float32 {
 // routedScale returns the factor on the weights of chosen experts.
 func routedScale(r op.RouterRule) float32 { return cmp.Or(r.Scale, 1) }
 
-// least returns the addend that keeps the sum of the chosen scores above 0. A softmax needs none, because its largest
-// exponential is 1.
+// least returns a number that is added to the sum of the chosen scores before a division by this sum. For sigmoids,
+// which may all round to 0, the number is above 0. For a softmax it is 0, because the largest exponential is always 1.
 func least(r op.RouterRule) float32 {
 	if r.Sigmoid {
 		return 1e-20
@@ -117,7 +119,8 @@ func least(r op.RouterRule) float32 {
 	return 0
 }
 
-// keys returns the numbers by which a token's experts are chosen.
+// keys returns the numbers by which a token's experts are chosen: the experts with the largest keys win. They are the
+// logits if neither sigmoids, bias nor groups need scores.
 func keys(a *op.Router, sc *scratch, logits, p []float32, sum float32) []float32 {
 	if !a.Rule.Sigmoid && a.Bias.None() && a.Rule.Groups == 0 {
 		return logits
@@ -135,7 +138,8 @@ func keys(a *op.Router, sc *scratch, logits, p []float32, sum float32) []float32
 	return out
 }
 
-// chooseOpen is choose over the keys of the open groups. If there are groups, it overwrites the keys.
+// chooseOpen chooses like the function choose, but only among the experts of the open groups, the groups with the best
+// experts. If the rule has groups, it overwrites the keys.
 func chooseOpen(ids []int32, keys []float32, r op.RouterRule) {
 	if r.Groups == 0 {
 		choose(ids, keys)
@@ -186,8 +190,8 @@ func choose(ids []int32, keys []float32) {
 	}
 }
 
-// routerBackward writes DLogits token by token. Let g be the gradient of the scores p. The gradient of the logits is
-// p·(g − Σ p·g) for a softmax over all experts, and p·(1 − p)·g for sigmoids.
+// routerBackward writes DLogits token by token. Let p be a token's scores and g their gradient. Then the gradient of
+// the logits is p·(g − Σ p·g) for a softmax over all experts, and p·(1 − p)·g for sigmoids.
 func routerBackward(s *stream, a *op.RouterBackward) error {
 	n, k := a.Rule.Logits(a.E), a.Rule.Chosen(a.K)
 	reads(a.Logits, 1, 0, a.T*n)
@@ -214,7 +218,8 @@ func routerBackward(s *stream, a *op.RouterBackward) error {
 	return nil
 }
 
-// routeBack writes the gradient of token t's logits. aux is an additional gradient of every score.
+// routeBack writes the gradient of token t's logits. aux has one number for each expert, which is added to the gradient
+// of the expert's score.
 func routeBack(a *op.RouterBackward, sc *scratch, aux []float32, t int) {
 	n, k := a.Rule.Logits(a.E), a.Rule.Chosen(a.K)
 	logits, out := f32s(a.Logits, a.T*n)[t*n:(t+1)*n], f32s(a.DLogits, a.T*n)[t*n:(t+1)*n]
@@ -235,8 +240,8 @@ func routeBack(a *op.RouterBackward, sc *scratch, aux []float32, t int) {
 	}
 }
 
-// nearBack writes the gradient of logits with exponentials p and their sum, if near computed the weights. out may be
-// logits.
+// nearBack writes the gradient of a token's logits to out, for weights that near has computed. p holds the exponentials
+// of the logits, sum their sum, and dw the gradients of the chosen experts' weights. out may be logits.
 func nearBack(a *op.RouterBackward, sc *scratch, out, logits, p []float32, sum float32, aux []float32, ids []int32, dw []float32) {
 	grad, by := sc.f32(1, a.E), sc.f32(2, a.E)
 	vec.Scale(p, p, 1/sum)
@@ -255,8 +260,9 @@ func nearBack(a *op.RouterBackward, sc *scratch, out, logits, p []float32, sum f
 	copy(out, grad)
 }
 
-// softmaxBack writes the gradient of logits with exponentials p and their sum. Normalized weights w of the chosen
-// experts are a softmax over these experts, so the same formula holds for w and its gradient.
+// softmaxBack writes the gradient of a token's logits to out. p holds the exponentials of the logits, and sum their
+// sum. If the rule normalizes the weights w of the chosen experts, w is a softmax over these experts. Then the same
+// formula holds for w and its gradient dw.
 func softmaxBack(a *op.RouterBackward, sc *scratch, out, p []float32, sum float32, aux []float32, ids []int32, dw []float32) {
 	g := sc.f32(1, a.E)
 	var chosen, mean float32 // sums over the chosen experts: Σ exp, Σ w·dw
@@ -287,7 +293,8 @@ func softmaxBack(a *op.RouterBackward, sc *scratch, out, p []float32, sum float3
 	}
 }
 
-// sigmoidsBack writes the gradient of logits with sigmoids p.
+// sigmoidsBack writes the gradient of a token's logits to out, where p holds the sigmoids of the logits and dw the
+// gradients of the chosen experts' weights.
 func sigmoidsBack(a *op.RouterBackward, sc *scratch, out, p, aux []float32, ids []int32, dw []float32) {
 	g := sc.f32(1, a.E)
 	copy(g, aux)

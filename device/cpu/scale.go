@@ -7,7 +7,7 @@ import (
 
 func init() { op.Add(&table, scale) }
 
-// scale treats each element as a row of one, unless there are rows.
+// scale treats every element as a row of one element, unless the operation says how many rows there are.
 func scale(s *stream, a *op.Scale) error {
 	all := actOf(a.X)
 	if a.Rows > 0 {

@@ -29,7 +29,8 @@ func scaleRows(s *stream, a *op.ScaleRows) error {
 	return nil
 }
 
-// scaleRowsBackward writes DW[Index[t]] = Σ_c DY·Y, then scales row t of both.
+// scaleRowsBackward writes DW[Index[t]] = Σ_c DY·Y over row t. Then it multiplies row t of both DY and Y by
+// W[Index[t]].
 func scaleRowsBackward(s *stream, a *op.ScaleRowsBackward) error {
 	reads(a.W, 1, 0, a.P)
 	reads(a.Index, 1, 0, a.T)

@@ -7,7 +7,7 @@ import (
 
 func init() { op.Add(&table, scatterAddRows) }
 
-// scatterAddRows adds the rows for row u in the order of u's entries in Pos.
+// scatterAddRows adds rows of the source to row u of the destination, in the order in which Pos lists them for u.
 func scatterAddRows(s *stream, a *op.ScatterAddRows) error {
 	if a.U == 0 || a.C == 0 {
 		return nil

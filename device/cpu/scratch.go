@@ -6,14 +6,14 @@ import (
 	"unsafe"
 )
 
-// scratch is one worker's memory during one piece of an operation. Its buffers grow and are reused with their old
-// content.
+// scratch is memory of one worker for one piece of an operation. Its buffers grow as needed, and the next piece finds
+// the old content in them.
 type scratch struct {
 	bufs [numBuffers][]float32
 }
 
-// numBuffers is the number of buffers of a scratch. Operations on rows number the first ones in their own order;
-// attention names its buffers.
+// numBuffers is the number of buffers of a scratch. Operations that work row by row count from buffer 0. Attention and
+// the scans have names for their buffers.
 const numBuffers = 26
 
 // f32 returns buffer i with n elements, aligned to a cache line.
@@ -34,7 +34,7 @@ func grown(buf []float32, n int) []float32 {
 	return buf[skip:]
 }
 
-// scratchList keeps unused scratches.
+// scratchList keeps scratch memory that no worker uses at the moment, for reuse.
 type scratchList struct {
 	mu     sync.Mutex
 	free   []*scratch

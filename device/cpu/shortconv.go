@@ -13,7 +13,8 @@ func init() {
 	op.Add(&table, shortConvBackward)
 }
 
-// taps reads rows of a convolution's input, including the tail before a sequence.
+// taps reads the input rows of a convolution over the last tokens. A tap is one of these tokens. Before the first token
+// of a sequence it reads the tail, the stored last rows of an earlier call.
 type taps struct {
 	x, tail         act
 	hasTail, gated  bool
@@ -55,7 +56,8 @@ func (c *taps) sequence(t int) (first, end int) {
 	return int(c.cu[i-1]), int(c.cu[i])
 }
 
-// row returns the input row of tap j of token t; nil: 0. first is the first token of the sequence.
+// row returns the input row that tap j of token t multiplies. It returns nil for a row of zeros, before the sequence.
+// first is the sequence's first token.
 func (c *taps) row(sc *scratch, t, first, j int) []float32 {
 	switch from := t - c.count + 1 + j; {
 	case from >= first:
@@ -66,7 +68,8 @@ func (c *taps) row(sc *scratch, t, first, j int) []float32 {
 	return nil
 }
 
-// input returns what the convolution reads of the row at element at of x: the row, or b·x if it is gated.
+// input returns the input of the convolution from the row of x that begins at element at. It is the row itself or, for
+// a gated convolution, the row's part b times its part x.
 func (c *taps) input(sc *scratch, x act, at int) []float32 {
 	if !c.gated {
 		return x.load(sc, convRow, at, c.channels)
@@ -76,7 +79,8 @@ func (c *taps) input(sc *scratch, x act, at int) []float32 {
 	return y
 }
 
-// sum returns the convolution of token t before SiLU or the gate.
+// sum returns the result of the convolution for token t, before SiLU or the gate is applied. first is the first token
+// of the sequence.
 func (c *taps) sum(sc *scratch, t, first int) []float32 {
 	sum, term := sc.f32(convSum, c.channels), sc.f32(convTerm, c.channels)
 	clear(sum)
@@ -92,7 +96,7 @@ func (c *taps) sum(sc *scratch, t, first int) []float32 {
 	return sum
 }
 
-// shortConv computes row after row, with one tap of all channels at a time.
+// shortConv computes one row after another. Within a row it adds one tap after another, each for all channels.
 func shortConv(s *stream, a *op.ShortConv) error {
 	width := op.ConvWidth(a.C, a.Gated)
 	reads(a.X, a.T, a.XStride, width)
@@ -127,7 +131,8 @@ func shortConv(s *stream, a *op.ShortConv) error {
 	return nil
 }
 
-// keepTail copies the last rows of tail and X together into the tail.
+// keepTail overwrites the tail with the last rows of the old tail followed by X, so that a later call can continue the
+// sequence.
 func keepTail(s *stream, a *op.ShortConv) {
 	sc := s.scratch.get()
 	defer s.scratch.put(sc)
@@ -143,7 +148,7 @@ func keepTail(s *stream, a *op.ShortConv) {
 	}
 }
 
-// tokensOf checks that the bounds of sequences cover exactly tokens tokens.
+// tokensOf returns cu, the bounds of sequences, or an error if the sequences do not cover exactly tokens tokens.
 func tokensOf(cu []int32, tokens int) ([]int32, error) {
 	if err := ascending("Cu", cu, tokens); err != nil {
 		return nil, err
@@ -154,8 +159,8 @@ func tokensOf(cu []int32, tokens int) ([]int32, error) {
 	return cu, nil
 }
 
-// shortConvBackward goes over blocks of rows. The gradients before SiLU or the gate of the last Taps tokens are in a ring. A row
-// of DX is complete once the last token that reads it is done.
+// shortConvBackward goes over blocks of rows. A ring of buffers keeps the gradients before SiLU or the gate for the
+// last Taps tokens. A row of DX is complete once the last token that reads this row is done.
 func shortConvBackward(s *stream, a *op.ShortConvBackward) error {
 	width := op.ConvWidth(a.C, a.Gated)
 	reads(a.X, a.T, a.XStride, width)
@@ -192,8 +197,8 @@ func shortConvBackward(s *stream, a *op.ShortConvBackward) error {
 	return nil
 }
 
-// slope writes the gradient before SiLU or the gate of token t to its buffer in the ring. If adds is set, it adds to
-// dw the gradients of taps, then of the bias, and writes the gate's gradient.
+// slope writes the gradient of token t's sum, before SiLU or the gate, to the token's buffer in the ring. If adds is
+// set, it also adds the gradients of the taps and the bias to dw, and writes the gradient of the gate.
 func (c *taps) slope(sc *scratch, a *op.ShortConvBackward, t int, dw []float32, adds bool) {
 	first, _ := c.sequence(t)
 	sum, d := c.sum(sc, t, first), sc.f32(convRing+t%a.Taps, a.C)
@@ -217,7 +222,7 @@ func (c *taps) slope(sc *scratch, a *op.ShortConvBackward, t int, dw []float32, 
 	}
 }
 
-// spread computes DX of token u from the gradients of the tokens that read it.
+// spread computes the row of DX for token u from the ring's gradients of all tokens whose convolution reads the row.
 func (c *taps) spread(sc *scratch, a *op.ShortConvBackward, u int) {
 	_, end := c.sequence(u)
 	sum, term := sc.f32(convSum, a.C), sc.f32(convTerm, a.C)

@@ -12,7 +12,7 @@ func init() {
 	op.Add(&table, sinksGrad)
 }
 
-// sinks scales each head's output row by 1 − p(sink).
+// sinks multiplies each head's output row by 1 − p, where p is the attention probability of the head's sink.
 func sinks(s *stream, a *op.Sinks) error {
 	reads(a.Sinks, 1, 0, a.Heads)
 	writes(a.O, 1, 0, a.T*a.Heads*a.Dim)
@@ -36,7 +36,7 @@ func sinks(s *stream, a *op.Sinks) error {
 	return nil
 }
 
-// sinksGrad sums blocks of rows, as addBiasGrad does.
+// sinksGrad sums each block of rows and then adds the blocks' sums in order, as addBiasGrad does.
 func sinksGrad(s *stream, a *op.SinksGrad) error {
 	reads(a.Sinks, 1, 0, a.Heads)
 	reads(a.LSE, 1, 0, a.Heads*a.T)

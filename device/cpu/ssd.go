@@ -26,7 +26,7 @@ const (
 	sState         // a state (HeadDim, StateDim)
 	sSteps         // per-token numbers
 	sWide          // a temporary row
-	// For the backward:
+	// Buffers that only the backward uses:
 	sDY     // gradient of o (n, HeadDim)
 	sDPairs // gradient of C·Bᵀ, summed over the heads of a group
 	sDW     // DY·Xᵀ
@@ -38,7 +38,8 @@ const (
 
 const ssdSquare = op.SSDChunk * op.SSDChunk
 
-// ssdJob is a chunk of a group or of a head.
+// ssdJob is the work of one thread at a time: one chunk of tokens, for one head or for a group of heads that share b
+// and c.
 type ssdJob struct {
 	*op.SSDShape
 	sc              *scratch
@@ -52,11 +53,12 @@ type ssdJob struct {
 	ssdHead
 }
 
-// ssdHead holds per-token numbers of a head in a chunk. Let γ be the sum of −e^ALog·dt from the chunk's first token on.
+// ssdHead holds numbers for each token of one head in a chunk. Let γ be the sum of −e^ALog·dt from the chunk's first
+// token on.
 //
 //	from: e^γ, or 0 if a sequence begins between the chunk's start and the token
 //	to: e^(γ of the last token − γ), or 0 if a sequence begins after the token, up to the next chunk's first token
-//	keep: the factor from the state before the chunk to the state after it
+//	keep: the factor by which the state before the chunk enters the state after the chunk
 type ssdHead struct {
 	raw, dt, from, to, decay []float32
 	rate                     float64
@@ -72,7 +74,7 @@ func announceSSD(a *op.SSDShape, xbc, dt, aLog, dtBias, d device.Tensor) {
 	reads(d, 1, 0, a.Heads)
 }
 
-// runSSD calls f n times on all cores, with a job each.
+// runSSD calls f for i = 0 … n−1 on all cores. Each call gets its own copy of job.
 func (s *stream) runSSD(n int, job ssdJob, f func(i int, j *ssdJob)) {
 	s.pool.Run(n, func(i int) {
 		j := job
@@ -82,8 +84,8 @@ func (s *stream) runSSD(n int, job ssdJob, f func(i int, j *ssdJob)) {
 	})
 }
 
-// ssd computes first the states before all chunks, head by head, and then the outputs, chunk by chunk. Source:
-// arXiv:2405.21060, section 6.
+// ssd works in two phases. It computes the states before all chunks, head by head. Then it computes the outputs, chunk
+// by chunk. Source: arXiv:2405.21060, section 6.
 func ssd(s *stream, a *op.SSD) error {
 	announceSSD(&a.SSDShape, a.XBC, a.Dt, a.ALog, a.DtBias, a.D)
 	writes(a.O, 1, 0, a.T*a.Heads*a.HeadDim)
@@ -124,7 +126,7 @@ func ssd(s *stream, a *op.SSD) error {
 	return nil
 }
 
-// begin sets the chunk, and the first token of each token's sequence.
+// begin sets the job's chunk, and finds for each token of the chunk the first token of its sequence.
 func (j *ssdJob) begin(chunk int) {
 	j.at = chunk * op.SSDChunk
 	j.n = min(op.SSDChunk, j.T-j.at)
@@ -137,13 +139,14 @@ func (j *ssdJob) firstOf(t int) int {
 	return int(j.cu[sort.Search(len(j.cu), func(i int) bool { return int(j.cu[i]) > t })-1])
 }
 
-// stateOf returns the dense state of head h of the chunk in states.
+// stateOf returns the state of head h for the current chunk from the tensor states, without padding.
 func (j *ssdJob) stateOf(states []float32, h int) []float32 {
 	n := j.HeadDim * j.StateDim
 	return states[(j.at/op.SSDChunk*j.Heads+h)*n:][:n]
 }
 
-// copyState copies a dense state to rows padded to whole panels if load is set, and back otherwise.
+// copyState copies a state between dense, which has no padding, and rows, whose rows are padded to whole panels. load:
+// from dense to rows; otherwise from rows to dense.
 func (j *ssdJob) copyState(dense, rows []float32, load bool) {
 	for p := range j.HeadDim {
 		if d, r := dense[p*j.StateDim:][:j.StateDim], rows[p*j.states:]; load {
@@ -160,7 +163,8 @@ func (j *ssdJob) inB(h int) int {
 }
 func (j *ssdJob) inC(h int) int { return j.inB(h) + j.Groups*j.StateDim }
 
-// rows reads width columns from column at on of the chunk's rows into buffer buf, stride floats apart.
+// rows copies the chunk's rows into buffer buf as fp32 and returns the buffer. It takes width columns from column at
+// on. Rows of the buffer are stride floats apart.
 func (j *ssdJob) rows(buf, at, width, stride int) []float32 {
 	y := j.sc.f32(buf, op.SSDChunk*stride)
 	for i := range j.n {
@@ -169,7 +173,7 @@ func (j *ssdJob) rows(buf, at, width, stride int) []float32 {
 	return y
 }
 
-// scaled returns a copy of rows of a head, each times a factor.
+// scaled returns a copy of x, a head's rows, whose row i is multiplied by factor(i).
 func (j *ssdJob) scaled(x []float32, factor func(i int) float32) []float32 {
 	y := j.sc.f32(sScaled, op.SSDChunk*j.heads)
 	for i := range j.n {
@@ -178,13 +182,14 @@ func (j *ssdJob) scaled(x []float32, factor func(i int) float32) []float32 {
 	return y
 }
 
-// carry turns a state into keep·state + xᵀ·b.
+// carry replaces the state before the chunk with the state after it: keep·state + xᵀ·b.
 func (j *ssdJob) carry(state, b, x []float32) {
 	vec.Scale(state, state, j.keep)
 	j.product(state, j.states, x, j.heads, true, b, j.states, false, j.HeadDim, j.StateDim, j.n, true)
 }
 
-// load reads b and c of head h's group, and multiplies them.
+// load reads the chunk's rows of b and c, which the heads of h's group share. It returns them and the products pairs =
+// C·Bᵀ.
 func (j *ssdJob) load(h int) (b, c, pairs []float32) {
 	b, c = j.rows(sB, j.inB(h), j.StateDim, j.states), j.rows(sC, j.inC(h), j.StateDim, j.states)
 	pairs = j.sc.f32(sPairs, ssdSquare)
@@ -192,7 +197,7 @@ func (j *ssdJob) load(h int) (b, c, pairs []float32) {
 	return b, c, pairs
 }
 
-// head computes the numbers of head h for the chunk.
+// head computes the ssdHead of head h for the chunk.
 func (j *ssdJob) head(h int) {
 	v := j.sc.f32(sSteps, 4*op.SSDChunk)
 	at := func(i int) []float32 { return v[i*op.SSDChunk:][:j.n] }
@@ -226,8 +231,8 @@ func (j *ssdJob) head(h int) {
 	}
 }
 
-// product computes C (m, n) = A (m, k)·B (k, n); with adds, it adds to C. aCols: A is stored transposed. bRows: B is
-// stored transposed.
+// product computes C (m, n) = A (m, k)·B (k, n), and with adds it adds the product to C. cs, as and bs are the
+// distances between rows. aCols: A is stored transposed. bRows: B is stored transposed.
 func (j *ssdJob) product(c []float32, cs int, a []float32, as int, aCols bool, b []float32, bs int, bRows bool, m, n, k int, adds bool) {
 	pack := j.sc.f32(sPack, panels(n)*vec.Panel*k)
 	if bRows {
@@ -238,7 +243,7 @@ func (j *ssdJob) product(c []float32, cs int, a []float32, as int, aCols bool, b
 	vec.Tile(m, k, a, as, aCols, pack, k*vec.Panel, c, cs, panels(n), adds)
 }
 
-// scores writes C·Bᵀ·decay times by of the column, 0 above the diagonal.
+// scores returns C·Bᵀ·decay with column e multiplied by by(e). Elements above the diagonal are 0.
 func (j *ssdJob) scores(by func(e int) float32) []float32 {
 	s, pairs := j.sc.f32(sScores, ssdSquare), j.sc.f32(sPairs, ssdSquare)
 	for i := range j.n {
@@ -251,7 +256,7 @@ func (j *ssdJob) scores(by func(e int) float32) []float32 {
 	return s
 }
 
-// output writes o of head h for the chunk: scores·x + from·C·Sᵀ + D·x.
+// output writes the output of head h for the chunk: scores·x + from·C·Sᵀ + D·x, where S is the state before the chunk.
 func (j *ssdJob) output(h int, state []float32, to act) {
 	j.head(h)
 	x, o, from := j.rows(sX, h*j.HeadDim, j.HeadDim, j.heads), j.sc.f32(sOut, op.SSDChunk*j.heads), j.sc.f32(sFrom, op.SSDChunk*j.heads)

@@ -9,7 +9,8 @@ import (
 
 func init() { op.Add(&table, ssdBackward) }
 
-// ssdGrads is the backward of one chunk and group. sums has the chunk's gradients of ALog, DtBias and D, Heads each.
+// ssdGrads computes the backward of one chunk and one group of heads. sums holds the chunk's part of the gradients of
+// ALog, DtBias and D, with one number for each head.
 type ssdGrads struct {
 	*ssdJob
 	a        *op.SSDBackward
@@ -20,8 +21,8 @@ type ssdGrads struct {
 	ofGammas [op.SSDChunk]float32 // gradients of γ
 }
 
-// ssdBackward computes first the gradients of the states after all chunks, head by head, and then all others, chunk by
-// chunk.
+// ssdBackward works in two phases. It computes the gradients of the states after all chunks, head by head. Then it
+// computes all other gradients, chunk by chunk.
 func ssdBackward(s *stream, a *op.SSDBackward) error {
 	announceSSD(&a.SSDShape, a.XBC, a.Dt, a.ALog, a.DtBias, a.D)
 	reads(a.DO, 1, 0, a.T*a.Heads*a.HeadDim)
@@ -66,7 +67,7 @@ func ssdBackward(s *stream, a *op.SSDBackward) error {
 	return nil
 }
 
-// grads reads the gradient of o of head h for the chunk.
+// grads returns the chunk's rows of dy, the gradient of the output, for head h.
 func (j *ssdJob) grads(dy act, h int) []float32 {
 	y := j.sc.f32(sDY, op.SSDChunk*j.heads)
 	for i := range j.n {
@@ -75,7 +76,7 @@ func (j *ssdJob) grads(dy act, h int) []float32 {
 	return y
 }
 
-// group goes through the heads of a group, which add to the gradients of its b and c.
+// group computes the gradients of a group. Its heads share b and c, so each head adds to the gradients of b and c.
 func (g *ssdGrads) group(group int) {
 	heads := g.Heads / g.Groups
 	g.b, g.c, _ = g.load(group * heads)
@@ -131,9 +132,10 @@ func (g *ssdGrads) ofHead(h int) {
 	g.throughSteps(h, ddt[:n])
 }
 
-// throughPairs adds a head's gradient of C·Bᵀ, and sets the gradients of γ by the scores. A score has the factor
-// e^(γi−γj), which adds to γ at i and subtracts at j. On the diagonal the two cancel, so both are left out: their
-// rounding errors would dominate if a state decays to 0 at once.
+// throughPairs adds one head's part to the gradient of C·Bᵀ, and sets the part of γ's gradients that comes through the
+// scores. The score of tokens i and j is multiplied by e^(γi−γj). Its gradient is therefore added to γ at i and
+// subtracted at j. For i = j the two cancel, so the code leaves them out. Otherwise their rounding errors would
+// dominate where a state decays to 0 at once.
 func (g *ssdGrads) throughPairs(scores, dw []float32) {
 	clear(g.ofGammas[:])
 	for i := range g.n {
@@ -149,8 +151,8 @@ func (g *ssdGrads) throughPairs(scores, dw []float32) {
 	}
 }
 
-// throughSteps writes the gradients of a head's steps. ddt has their part that does not come from γ. A token's step is
-// in γ of all tokens from it on in its sequence.
+// throughSteps writes the gradients of head h's step sizes dt. ddt holds the part of these gradients that does not come
+// through γ. A token's step is part of γ of this and all later tokens of its sequence.
 func (g *ssdGrads) throughSteps(h int, ddt []float32) {
 	to, sum := actOf(g.a.DDt), 0.0
 	var ofA, ofBias float64

@@ -12,8 +12,8 @@ import (
 	"mt/device/op"
 )
 
-// command is an entry of a stream's queue. Operations, Zeros and copies are dropped after a failure. Waits,
-// completions of marks and notifications happen even then.
+// command is an entry of a stream's queue. After a command has failed, the stream drops operations, Zeros and copies.
+// Waits, completions of events and notifications still happen, because others depend on them.
 type command struct {
 	name     string
 	call     op.Call[*stream] // the call of an operation
@@ -28,7 +28,7 @@ type command struct {
 	notify func(error)
 }
 
-// notice is an undelivered notification.
+// notice is a notification that the stream has reached but not yet delivered.
 type notice struct {
 	f   func(error)
 	err error
@@ -46,7 +46,7 @@ type stream struct {
 	mu  sync.Mutex
 	err error
 
-	// Only the stream's goroutine uses these.
+	// The following fields need no lock: only the stream's goroutine uses them.
 	pool    *parallel.Pool
 	scratch *scratchList
 	broken  bool  // a command has failed, so later work is dropped
@@ -116,8 +116,8 @@ func (s *stream) attempt(c command) (err error) {
 	return nil
 }
 
-// transfer runs a copy. A copy to or from host memory, or to another device, takes at least as long as LinkLimit
-// demands.
+// transfer runs a copy. If LinkLimit is set, a copy to or from host memory or another device takes at least as long as
+// that rate demands.
 func (s *stream) transfer(c command) {
 	began := time.Now()
 	copy(memory(c.dst), memory(c.src))
@@ -126,7 +126,7 @@ func (s *stream) transfer(c command) {
 	}
 }
 
-// fail keeps err unless the stream has failed before.
+// fail records err, the error of the command name, unless the stream has failed before.
 func (s *stream) fail(name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *stream) fail(name string, err error) {
 	}
 }
 
-// do enqueues c. If bad is not nil, the call was wrong, and the stream fails with bad.
+// do enqueues c. A bad that is not nil says that the caller's arguments were wrong; then the stream fails with bad.
 func (s *stream) do(c command, bad error) {
 	if bad != nil {
 		s.fail(c.name, bad)
@@ -145,7 +145,8 @@ func (s *stream) do(c command, bad error) {
 	}
 }
 
-// put enqueues c. On a closed stream the call fails, and a mark completes at once because others wait for it.
+// put enqueues c. On a closed stream the command fails. If the command would complete an event, the event completes at
+// once, because others wait for it.
 func (s *stream) put(c command) {
 	if s.queue.Put(c) {
 		return
@@ -178,12 +179,13 @@ func (s *stream) CopyPeer(to device.Device, dst, src device.Mem) {
 	s.copies(command{name: "CopyPeer", dst: dst, src: src, peer: true}, bad)
 }
 
-// copy enqueues dst = src. host is Go memory that must stay alive.
+// copy enqueues dst = src. host is the Go memory among them, which the command keeps alive; nil: both are device
+// memory.
 func (s *stream) copy(name string, dst, src device.Mem, host []byte) {
 	s.copies(command{name: name, dst: dst, src: src, host: host}, equal(dst, src))
 }
 
-// copies enqueues a copy, or makes the stream fail with bad.
+// copies enqueues the copy c. A bad that is not nil says that the arguments were wrong; then the stream fails with bad.
 func (s *stream) copies(c command, bad error) {
 	if s.dev.opts.LinkLimit > 0 {
 		c.at = time.Now()
@@ -191,7 +193,7 @@ func (s *stream) copies(c command, bad error) {
 	s.do(c, bad)
 }
 
-// equal returns an error if the sizes of a copy differ.
+// equal returns an error if dst and src differ in size.
 func equal(dst, src device.Mem) error {
 	if dst.Bytes != src.Bytes {
 		return fmt.Errorf("%d bytes to %d bytes", src.Bytes, dst.Bytes)

@@ -7,7 +7,7 @@ import (
 
 func init() { op.Add(&table, weightedSum) }
 
-// weightedSum treats each element as a row of one.
+// weightedSum treats every element as a row of one element, so that forRows spreads the elements over the cores.
 func weightedSum(s *stream, a *op.WeightedSum) error {
 	n := int(a.N)
 	reads(a.X, 1, 0, n)

@@ -14,7 +14,8 @@ func init() {
 // The constants of Transformers' XIELUActivation.
 const xieluBeta, xieluEps = 0.5, -1e-6
 
-// xieluAlphas returns both parameters and their derivatives by the stored numbers.
+// xieluAlphas returns the two parameters a and b of xIELU, which are functions of the numbers stored in alpha. da and
+// db are their derivatives by the stored numbers.
 func xieluAlphas(alpha []float32) (a, b, da, db float64) {
 	softplus := func(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 	sigmoid := func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
@@ -22,7 +23,7 @@ func xieluAlphas(alpha []float32) (a, b, da, db float64) {
 	return softplus(p), xieluBeta + softplus(n), sigmoid(p), sigmoid(n)
 }
 
-// xielu works row by row, so the row stays in the cache.
+// xielu computes Y row by row. All steps of a row run while the row is in the cache.
 func xielu(s *stream, a *op.XIELU) error {
 	reads(a.X, 1, 0, a.T*a.F)
 	writes(a.Y, 1, 0, a.T*a.F)

@@ -9,8 +9,9 @@ import (
 	"mt/device/cuda/kernels"
 )
 
-// The kinds of attention kernels; results differ in the last bits. Portable runs on every GPU. Fused is Portable with
-// one kernel for all gradients, if there is memory for sums (op.AttentionBackward). SM90a runs on sm_90a only.
+// The kinds of attention kernels, whose results differ in the last bits. Portable runs on every GPU. Fused is Portable,
+// except that one kernel computes all gradients if there is memory for sums (op.AttentionBackward). SM90a runs on GPUs
+// of compute capability 9.0 only.
 const (
 	Portable = "portable"
 	Fused    = "fused"
@@ -24,7 +25,7 @@ const capabilitySM90a = 90
 // UseAttention says otherwise.
 func (d *dev) RunsSM90a() bool { return d.lacksSM90a() == "" }
 
-// lacksSM90a returns the reason why the device does not run kernels for sm_90a; "" if it does.
+// lacksSM90a returns the reason why the device does not run kernels for sm_90a (compute capability 9.0); "" if it does.
 func (d *dev) lacksSM90a() string {
 	switch {
 	case d.capability != capabilitySM90a:
@@ -38,15 +39,15 @@ func (d *dev) lacksSM90a() string {
 	return ""
 }
 
-// noteSM90a notes that the GPU would run kernels for sm_90a with another driver.
+// noteSM90a adds a note for the user if the GPU could run kernels for sm_90a, and only the driver is too old for them.
 func (d *dev) noteSM90a() {
 	if lacks := d.lacksSM90a(); d.capability == capabilitySM90a && lacks != "" {
 		d.note(lacks + "; attention runs on the kernels for all GPUs, slower")
 	}
 }
 
-// UseAttention makes attention use the named kernels. It fails if the device does not run them. It must be called
-// before the first operation.
+// UseAttention makes attention use the kernels named Portable, Fused or SM90a. It fails if the device does not run
+// them. It must be called before the first operation.
 func (d *dev) UseAttention(kernels string) error {
 	switch {
 	case kernels != Portable && kernels != Fused && kernels != SM90a:
@@ -61,7 +62,7 @@ func (d *dev) UseAttention(kernels string) error {
 // SM90a reports whether attention uses kernels for sm_90a.
 func (l *launcher) SM90a() bool { return l.stream.dev.sm90a }
 
-// TensorMap describes rows of bf16 in t.
+// TensorMap describes rows of bf16 in t to the hardware that copies tiles to shared memory; see kernels.Launcher.
 func (l *launcher) TensorMap(t device.Tensor, columns, rows, stride, boxRows int) kernels.TensorMap {
 	d := l.stream.dev
 	m, err := d.cuda.TensorMap(d.context, cudart.TensorRows{Addr: cudart.DevicePtr(t.Addr), Columns: columns, Rows: rows,
@@ -72,13 +73,14 @@ func (l *launcher) TensorMap(t device.Tensor, columns, rows, stride, boxRows int
 	return kernels.TensorMap(m)
 }
 
-// slower identifies a note about a missing faster kernel.
+// slower is the key of a note, so that each note appears once: a faster kernel is missing for heads of dim elements,
+// for the reason what.
 type slower struct {
 	what kernels.Lacking
 	dim  int
 }
 
-// Slower notes once that a missing kernel would make attention faster.
+// Slower adds a note, once for each kind of attention and head dimension, that a missing kernel would have been faster.
 func (l *launcher) Slower(what kernels.Lacking, dim int) {
 	d := l.stream.dev
 	d.mu.Lock()

@@ -47,7 +47,7 @@ func NewChoices(timed bool, store Store) *Choices {
 	return &Choices{timed: timed, store: store, kept: map[Platform]map[string]cudart.Algorithm{}}
 }
 
-// resume makes recorded shapes use their recorded algorithms.
+// resume makes products of a recorded shape use the algorithm that an earlier run recorded for that shape.
 func (c *Choices) resume(recorded map[string][8]uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +57,8 @@ func (c *Choices) resume(recorded map[string][8]uint64) {
 	}
 }
 
-// of returns the choices kept for a platform. The first call loads them. The caller holds c.mu.
+// of returns the choices kept for a platform, by shape. The first call loads them from the store; note receives the
+// store's remark on skipped choices. The caller holds c.mu.
 func (c *Choices) of(p Platform, note func(string)) map[string]cudart.Algorithm {
 	if c.kept[p] == nil {
 		c.kept[p] = map[string]cudart.Algorithm{}
@@ -74,7 +75,9 @@ func (c *Choices) of(p Platform, note func(string)) map[string]cudart.Algorithm 
 	return c.kept[p]
 }
 
-// made returns the earlier choice for a shape, if it is one of the proposed algorithms. The caller holds c.mu.
+// made returns the algorithm for a shape if it needs no timing. That is the recorded one, or the first proposal if
+// nothing is to be timed, or an earlier or stored choice. It returns false if the proposals are still to be timed. note
+// receives remarks of the store. The caller holds c.mu.
 func (c *Choices) made(p Platform, shape string, proposed []cudart.Algorithm, note func(string)) (cudart.Algorithm, bool) {
 	if a, ok := c.recorded[shape]; ok && slices.Contains(proposed, a) {
 		return a, true
@@ -86,7 +89,7 @@ func (c *Choices) made(p Platform, shape string, proposed []cudart.Algorithm, no
 	return a, ok && slices.Contains(proposed, a)
 }
 
-// keep stores the choice for a shape. The caller holds c.mu.
+// keep remembers the algorithm a for a shape, also in the store if there is one. The caller holds c.mu.
 func (c *Choices) keep(p Platform, shape string, a cudart.Algorithm) error {
 	c.kept[p][shape] = a
 	if c.store == nil {

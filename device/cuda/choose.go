@@ -47,7 +47,8 @@ func (b *blas) propose(p *product, k productKey) (proposed []cudart.Algorithm, e
 	return proposed, err
 }
 
-// choose sets the algorithm of p, or leaves the proposals in p for timing.
+// choose sets the algorithm of p. If the fastest one is still to be found, it leaves cuBLASLt's proposals in p, for
+// settle to time.
 func (b *blas) choose(p *product, k productKey) error {
 	proposed, err := b.propose(p, k)
 	if err != nil {
@@ -62,9 +63,9 @@ func (b *blas) choose(p *product, k productKey) error {
 	return nil
 }
 
-// settle times the proposals for p on the product m, with arguments a, and chooses one. It waits for the device, once
-// for each shape. The product is computed again afterwards. If the product adds to its result, settle restores the
-// result.
+// settle times the algorithms that cuBLASLt proposes for p on the product m, whose arguments for cuBLASLt are a, and
+// chooses one. It waits for the device, once for each shape. Timing overwrites the result, and the caller computes the
+// product again afterwards. If the product adds to its result, settle first restores the old result.
 func (b *blas) settle(p *product, k productKey, shape *cudart.MatmulShape, a cudart.MatmulArgs, m *op.MatMul, l *launcher) (err error) {
 	c := b.choices
 	c.mu.Lock()
@@ -94,7 +95,8 @@ func (b *blas) settle(p *product, k productKey, shape *cudart.MatmulShape, a cud
 	return nil
 }
 
-// save copies device memory to the host. restore copies it back and waits for the copy.
+// save copies device memory to the host. The returned function restore copies it back to the device and waits for that
+// copy.
 func (b *blas) save(mem device.Mem, s cudart.Stream) (restore func() error, err error) {
 	d := b.dev
 	host, err := d.AllocHost(mem.Bytes)
@@ -118,7 +120,7 @@ func (b *blas) save(mem device.Mem, s cudart.Stream) (restore func() error, err 
 const timings = 3
 
 // time returns the least device time in ms of each algorithm; +Inf if cuBLASLt refuses it. The algorithms take turns,
-// so that all see the same clocks.
+// so all of them meet the same clock frequencies of the GPU.
 func (b *blas) time(algorithms []cudart.Algorithm, shape *cudart.MatmulShape, a cudart.MatmulArgs, l *launcher) (times []float32, err error) {
 	d, s := b.dev, l.stream.cuda
 	var marks []cudart.Event
@@ -162,7 +164,8 @@ func (b *blas) time(algorithms []cudart.Algorithm, shape *cudart.MatmulShape, a 
 	return b.least(marks, refused)
 }
 
-// least returns the least time of each algorithm, from marks recorded in turns. The first turn does not count.
+// least returns the least time of each algorithm in ms. marks are events recorded around each run, round after round.
+// The first round loads kernels and does not count.
 func (b *blas) least(marks []cudart.Event, refused []bool) ([]float32, error) {
 	n := len(refused)
 	times := make([]float32, n)

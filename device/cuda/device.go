@@ -65,9 +65,10 @@ type dev struct {
 	blas       blas
 	own        atomic.Int64 // see OwnProducts
 	unified    atomic.Bool  // see InPlace
-	// pace is the least FLOPs a second of the device, by operand type.
+	// pace is the number of FLOPs a second that the device surely reaches, for each operand type.
 	pace [2]float64
-	// mostWork is the most FLOPs that a launch should have, by operand type; 0: no limit.
+	// mostWork is the largest number of FLOPs that a launch should have, for each operand type, lest a watchdog ends
+	// it; 0: no limit.
 	mostWork [2]float64
 
 	modulesMu sync.Mutex // held while a module loads
@@ -104,7 +105,7 @@ type dev struct {
 	lookingEnds chan struct{}  // ends the goroutine; nil: it does not run
 }
 
-// blas is cuBLASLt and the products used so far.
+// blas holds the library cuBLASLt and the matrix products that it has computed so far.
 type blas struct {
 	dev      *dev
 	lib      *cudart.Blas // nil if mt's own kernels compute all products
@@ -147,7 +148,7 @@ func New(o Options) (_ device.Device, err error) {
 	return d, nil
 }
 
-// crowded adds a likely reason to the error of a card that is too full.
+// crowded adds a likely reason to err if the card had too little free memory: another process uses it.
 func (d *dev) crowded(err error) error {
 	var counted *device.OutOfMemory
 	if !errors.Is(err, cudart.ErrOutOfMemory) || errors.As(err, &counted) {
@@ -156,7 +157,7 @@ func (d *dev) crowded(err error) error {
 	return fmt.Errorf("%w: the %s has no room for mt's kernels; is another process using it (nvidia-smi lists them)?", err, d.name)
 }
 
-// check refuses GPUs and drivers that cannot run the kernels.
+// check returns an error if the GPU or the driver cannot run the kernels.
 func (d *dev) check() error {
 	driver, err := d.cuda.DriverVersion()
 	if err != nil {
@@ -208,7 +209,7 @@ func (d *dev) check() error {
 // cudaVersion formats a version: 12040 is 12.4.
 func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
-// open creates the context, loads the first kernels and sets the budget.
+// open creates the CUDA context, loads the first kernels and sets the budget of device memory.
 func (d *dev) open() (err error) {
 	before, visible, err := d.freeBefore()
 	if err != nil {
@@ -244,7 +245,7 @@ func (d *dev) open() (err error) {
 	return d.setBudget(before, free, total)
 }
 
-// openBlas uses cuBLASLt if it is installed.
+// openBlas prepares cuBLASLt for matrix products if it is installed; otherwise mt's own kernels compute them.
 func (d *dev) openBlas() error {
 	lib := d.cuda.BlasLt()
 	switch {
@@ -274,8 +275,9 @@ const (
 	lazyModule   = 2 << 20   // for a module of mt: it needs less than 256 KiB, but memory comes in such pieces
 )
 
-// setBudget sets the limit. It computes the context's memory from the free memory before and after, and from later
-// loads. It allocates one stream's scratch memory at once, so plans account for that memory.
+// setBudget sets the limit of device memory. It takes the memory of the CUDA context to be the difference between
+// before and free, plus the modules of kernels that load later. before and free are the free bytes before and after the
+// context was made. It allocates the scratch memory of one stream at once, so that plans count this memory as used.
 func (d *dev) setBudget(before, free, total int64) error {
 	context := min(mostContext, max(leastContext, before-free))
 	later := lazyModule * int64(len(kernels.Modules())-len(d.modules))
@@ -306,14 +308,14 @@ func (d *dev) setBudget(before, free, total int64) error {
 	return err
 }
 
-// reserve returns the memory of a card that a budget leaves free. CUDA allocates in pieces of 2 MiB, so the ends of a
-// hundred large allocations may waste a hundred MiB.
+// reserve returns how many bytes of a card with total bytes a budget leaves free. CUDA allocates in pieces of 2 MiB, so
+// the ends of a hundred large allocations may waste a hundred MiB.
 func reserve(total int64) int64 {
 	return min(max(total/50, min(total/8, 256<<20)), 512<<20)
 }
 
-// freeBefore returns the free and the total device memory before the context exists. Both are 0 if NVML does not
-// tell.
+// freeBefore returns the free and the total device memory in bytes before the CUDA context exists, as NVML reports
+// them. Both are 0 if NVML does not report them.
 func (d *dev) freeBefore() (free, total int64, err error) {
 	id, err := d.cuda.PCIBusID(d.opts.Ordinal)
 	n := d.cuda.NVML()
@@ -331,14 +333,14 @@ func (d *dev) freeBefore() (free, total int64, err error) {
 	return free, total, nil
 }
 
-// note adds s to Notes.
+// note adds s to the notes for the user, which Notes returns.
 func (d *dev) note(s string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.notes = append(d.notes, s)
 }
 
-// noteOnce adds s to Notes, once for each subject.
+// noteOnce adds s to the notes for the user, unless there is already a note about the subject about.
 func (d *dev) noteOnce(about, s string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -348,7 +350,7 @@ func (d *dev) noteOnce(about, s string) {
 	}
 }
 
-// fallBack adds a shape to Fallbacks.
+// fallBack records that cuBLASLt refused a product of this shape, for the list that Fallbacks returns.
 func (d *dev) fallBack(shape string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -357,7 +359,8 @@ func (d *dev) fallBack(shape string) {
 	}
 }
 
-// Fallbacks lists the aligned matrix products that cuBLASLt refused. mt's own kernels computed them, more slowly.
+// Fallbacks lists the matrix products that cuBLASLt refused although their tensors are aligned. mt's own kernels
+// computed them, more slowly.
 func (d *dev) Fallbacks() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -374,7 +377,7 @@ func (d *dev) CuBLASLt() int { return d.blas.platform.CuBLASLt }
 // pinHelp is advice for memory that cannot be pinned.
 const pinHelp = "a higher limit of locked memory helps (ulimit -l, or --ulimit memlock=-1 of a container)"
 
-// refuse notes that host memory cannot be pinned, once for each reason. what is the amount.
+// refuse adds a note that the system did not pin host memory, once for each reason err. what says how much memory.
 func (d *dev) refuse(what string, err error) {
 	about, help := "pinning", pinHelp
 	if errors.Is(err, cudart.ErrAlreadyRegistered) {
@@ -394,23 +397,23 @@ func (d *dev) Notes() []string {
 func (d *dev) Name() string { return d.name }
 func (d *dev) Kind() string { return "cuda" }
 
-// regret keeps an error for Close, because no other call is sure to return it.
+// regret records an error that no other call is sure to return, so that Close returns it.
 func (d *dev) regret(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.late = append(d.late, err)
 }
 
-// release calls f, which gives something back, and keeps f's error for Close. After an error the resource is gone, or
-// can never be given back.
+// release calls f, which gives a resource back to CUDA. It records f's error for Close. After an error the resource is
+// not tried again: it is gone, or can never be given back.
 func (d *dev) release(f func() error) {
 	if err := f(); err != nil {
 		d.regret(err)
 	}
 }
 
-// releaseBy is release for an f that makes other calls before the C function op. If one of those fails, f is called
-// again.
+// releaseBy calls f like release. f makes other CUDA calls before the C function op, which gives the resource back. If
+// one of those other calls fails, the resource still exists, and releaseBy calls f again.
 func (d *dev) releaseBy(op string, f func() error) {
 	for try := range 2 {
 		err := f()

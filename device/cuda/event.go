@@ -11,9 +11,9 @@ import (
 	"mt/device"
 )
 
-// mark is one recording of an event. While nobody has to tell the records apart, one mark serves several recordings
-// of its CUDA event. A Wait that the worker enqueues later keeps its mark, because the Wait refers to the last record
-// when it was called.
+// mark is one recording of an event. While nobody has to tell several recordings apart, they share one mark. A Wait
+// refers to the last recording at the time of its call. If the worker enqueues the Wait later, the Wait keeps the mark
+// of that recording.
 type mark struct {
 	dev  *dev
 	cuda cudart.Event
@@ -22,12 +22,13 @@ type mark struct {
 
 	recorded bool // the record was enqueued; set before made is closed
 
-	// The last enqueued record comes after the first at launches of stream on.
+	// The stream of the last enqueued recording, and how many launches that stream had had by then.
 	on atomic.Pointer[stream]
 	at atomic.Uint64
 }
 
-// submit records m on a stream. If that fails, m is complete on return.
+// submit records m's CUDA event on a stream. If CUDA refuses, everything on the stream is complete on return, and m
+// counts as complete.
 func (m *mark) submit(s *stream) error {
 	err := m.dev.cuda.EventRecord(m.dev.context, m.cuda, s.cuda)
 	if err != nil {
@@ -39,7 +40,7 @@ func (m *mark) submit(s *stream) error {
 	return err
 }
 
-// settle notes whether m was recorded. Only the first call counts.
+// settle says whether m could be recorded, and wakes those who wait for that. Only the first call counts.
 func (m *mark) settle(recorded bool) {
 	if !m.pending() {
 		return
@@ -48,7 +49,7 @@ func (m *mark) settle(recorded bool) {
 	close(m.made)
 }
 
-// pending reports whether the first record has yet to be enqueued.
+// pending reports whether the first recording of m has yet to be enqueued.
 func (m *mark) pending() bool {
 	select {
 	case <-m.made:
@@ -58,7 +59,8 @@ func (m *mark) pending() bool {
 	}
 }
 
-// retain adds a reference to m. It returns false if the last reference is already released.
+// retain adds a reference to m, which keeps its CUDA event from reuse. It returns false if the last reference is
+// already released.
 func (m *mark) retain() bool {
 	for {
 		n := m.refs.Load()
@@ -77,7 +79,7 @@ func (m *mark) release() {
 	}
 }
 
-// event implements device.Event. It refers to its last record.
+// event implements device.Event. It may be recorded again and again; only the last recording counts.
 type event struct {
 	dev *dev
 
@@ -105,8 +107,8 @@ func (d *dev) newMark() (*mark, error) {
 	return m, nil
 }
 
-// record returns the mark for a new record. later: another goroutine will enqueue the record. The last mark is reused
-// if nobody else refers to it.
+// record returns the mark for a new recording of e. later: the stream's worker, not the caller, will enqueue the
+// recording. The mark of the last recording is reused if nobody else refers to it.
 func (e *event) record(later bool) (*mark, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -123,7 +125,8 @@ func (e *event) record(later bool) (*mark, error) {
 	return m, err
 }
 
-// hold returns the last mark, which stays valid until its release; nil: none.
+// hold returns the mark of the last recording and adds a reference to it, which the caller must release. nil: the event
+// was never recorded.
 func (e *event) hold() *mark {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -163,7 +166,7 @@ func (e *event) Elapsed(start device.Event) time.Duration {
 	return time.Duration(float64(ms) * float64(time.Millisecond))
 }
 
-// Close gives the CUDA event back. Streams that wait for it keep waiting.
+// Close gives the CUDA event back for reuse. Streams that already wait for the event keep waiting.
 func (e *event) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -173,8 +176,8 @@ func (e *event) Close() {
 	}
 }
 
-// takeEvent returns a CUDA event for one user at a time. CUDA's waits and records refer to the event's state when
-// they were enqueued. So the next user may get the event while the device still uses it.
+// takeEvent returns a CUDA event that nobody else uses: an unused one, or a new one. CUDA's waits refer to the
+// recording at the time when they were enqueued. So an event may be reused while the device still has to pass it.
 func (d *dev) takeEvent() (cudart.Event, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

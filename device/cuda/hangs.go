@@ -22,13 +22,13 @@ import (
 // call.
 
 const (
-	// A launch is reported after hangFactor times its longest expected time, and not before hangLeast.
+	// A launch is reported when it has taken hangFactor times its longest expected time, but never before hangLeast.
 	hangFactor = 100
 	hangLeast  = 10 * time.Second
-	// lookEvery is the interval of looks at streams. Time counts in looks: a process that stands still for an hour,
-	// as in a debugger, has not waited for an hour.
+	// lookEvery is the interval at which the goroutine checks the streams. Waiting time is counted in checks, not by
+	// the clock. So a process that a debugger stops for an hour has not waited for an hour.
 	lookEvery = time.Second
-	// fenceSeconds is the most work between two fences, in seconds of longest expected time.
+	// fenceSeconds limits the work between two fences. It is in seconds of longest expected time.
 	fenceSeconds = 0.02
 	// mostUnended and mostFences are the most launches and fences that a stream keeps. CUDA's own queues hold about
 	// 1,000.
@@ -67,7 +67,8 @@ func (l *launch) String() string {
 	return s + " by " + l.call
 }
 
-// fence is an event that completes when a number of launches have ended.
+// fence is a CUDA event by which the host sees progress: once it is complete, the stream's first launches have ended,
+// as many as at says.
 type fence struct {
 	at    uint64
 	event cudart.Event
@@ -93,7 +94,7 @@ type unended struct {
 	hanging string     // work that has not ended for hangLeast or longer; under mu
 }
 
-// add appends a launch. It reports whether a fence is due.
+// add appends a launch. It returns true if so much work has followed the last fence that a new fence is due.
 func (u *unended) add(l launch) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -115,8 +116,8 @@ func (u *unended) count() uint64 {
 	return u.n
 }
 
-// fence appends f, an event recorded after the first f.at launches. It returns false, without appending, if a fence
-// already covers this point or mostFences fences exist.
+// fence appends f, an event that is recorded after the first f.at launches. It returns false and appends nothing if an
+// earlier fence comes after the same launches, or if there are already mostFences fences.
 func (u *unended) fence(f fence) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -134,7 +135,7 @@ func (u *unended) fence(f fence) bool {
 	return true
 }
 
-// reached notes that the first n launches have ended.
+// reached removes launches that are known to have ended: all of the first n of the stream.
 func (u *unended) reached(d *dev, n uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -165,7 +166,8 @@ func (u *unended) has(n uint64) bool {
 	return u.ended >= n
 }
 
-// launched notes a call that enqueued something. It returns the error of the fence that it may record.
+// launched adds a call that has enqueued the work w to the stream's launches. If a fence is due it records one, and
+// returns the error of that.
 func (s *stream) launched(call string, w task) error {
 	if !s.unended.add(launch{task: w, call: call}) {
 		return nil
@@ -173,7 +175,8 @@ func (s *stream) launched(call string, w task) error {
 	return s.ownFence(s.unended.count())
 }
 
-// ownFence records a fence of the stream's own after the first at launches, all of which are enqueued.
+// ownFence records an event on the stream as a fence after its first at launches. No other event serves as a fence
+// there.
 func (s *stream) ownFence(at uint64) error {
 	d := s.dev
 	e, err := d.takeEvent()
@@ -186,7 +189,7 @@ func (s *stream) ownFence(at uint64) error {
 	return err
 }
 
-// recorded uses the record of an event as a fence.
+// recorded uses the recording of an event, which has just been enqueued on s, as a fence.
 func (s *stream) recorded(m *mark) {
 	at := s.unended.count()
 	m.on.Store(s)
@@ -196,19 +199,22 @@ func (s *stream) recorded(m *mark) {
 	}
 }
 
-// awaits notes that later work waits for the record of a mark.
+// awaits adds a launch to s that stands for a wait for another stream, the stream on which m was recorded. If that
+// stream has already reached the recording, nothing is added.
 func (s *stream) awaits(m *mark) {
 	if on, at := m.on.Load(), m.at.Load(); on != nil && on != s && !on.unended.has(at) {
 		s.unended.add(launch{stream: on, at: at})
 	}
 }
 
-// copied notes a copy of bytes bytes over a link or in device memory.
+// copied adds a copy to the stream's launches. what names the copy, and rate is a rate in bytes a second that the link
+// or the memory surely reaches.
 func (s *stream) copied(call, what string, bytes int64, rate float64) error {
 	return s.launched(call, task{what, op.BytesShape(bytes), float64(bytes) / rate})
 }
 
-// expected returns an operation's task with its longest expected time.
+// expected returns the task of the operation o with the load l, with its longest expected time: the time on the slowest
+// supported hardware.
 func (d *dev) expected(o string, l op.Load) task {
 	seconds := float64(l.Bytes) / leastBandwidth
 	if l.FLOPs > 0 {
@@ -217,7 +223,7 @@ func (d *dev) expected(o string, l op.Load) task {
 	return task{o, l.Shape, seconds}
 }
 
-// watchHangs starts the goroutine that checks the streams, once. The caller holds d.mu.
+// watchHangs starts the goroutine that checks the streams, unless it is already running. The caller holds d.mu.
 func (d *dev) watchHangs() {
 	if d.lookingEnds != nil {
 		return
@@ -257,7 +263,8 @@ func (d *dev) look() {
 	}
 }
 
-// look counts consecutive looks at the stream without progress, and reports a hang when the count is too high.
+// look checks one stream. It counts consecutive checks in which the stream made no progress, and reports a hang when
+// they are too many for the current launch.
 func (s *stream) look() {
 	u := &s.unended
 	u.looking.Lock()
@@ -301,7 +308,8 @@ func (s *stream) look() {
 	}
 }
 
-// moved reports whether launches have ended since the last look, or none is left, or the context is lost.
+// moved reports whether the stream needs no worry: launches have ended since the last check, none is left, or the
+// context is lost.
 func (s *stream) moved() bool {
 	u, d := &s.unended, s.dev
 	for {
@@ -338,13 +346,13 @@ func (s *stream) moved() bool {
 	}
 }
 
-// held counts the streams of this process with reported work that has not ended.
+// held is the number of streams of this process whose hang was reported and whose work still has not ended.
 var held atomic.Int32
 
 // Hangs reports whether some work of this process was reported as not ending and still has not ended.
 func Hangs() bool { return held.Load() > 0 }
 
-// hold sets whether the stream has reported work that has not ended. The caller holds looking.
+// hold sets whether this stream's hang has been reported and lasts. The caller holds looking.
 func (u *unended) hold(told bool) {
 	switch {
 	case told && !u.told:
@@ -355,7 +363,8 @@ func (u *unended) hold(told bool) {
 	u.told = told
 }
 
-// describe formats launches that have not ended and their age. There are n launches; head has the known ones.
+// describe returns text about launches that have not ended. There are n of them, and head has those whose names are
+// known. age is how long nothing has ended, and seconds the longest expected time.
 func (s *stream) describe(head []launch, n uint64, age time.Duration, seconds float64) string {
 	const most = 4
 	var names []string
@@ -376,7 +385,7 @@ func (s *stream) describe(head []launch, n uint64, age time.Duration, seconds fl
 		age, time.Duration(seconds*float64(time.Second)).Round(time.Microsecond))
 }
 
-// tellHang calls Options.Hang, or keeps a note if it is nil.
+// tellHang passes text to Options.Hang. If that is nil, the text becomes a note for the user.
 func (d *dev) tellHang(text string) {
 	if d.opts.Hang != nil {
 		d.opts.Hang(text)
@@ -385,7 +394,8 @@ func (d *dev) tellHang(text string) {
 	d.note(text)
 }
 
-// hanging returns the work on any stream that had not ended for hangLeast or longer at the last look; "": none.
+// hanging describes work, on any stream, that had shown no progress for hangLeast or longer at the last check; "":
+// there is none.
 func (d *dev) hanging() string {
 	d.mu.Lock()
 	streams := slices.Clone(d.streams)

@@ -52,8 +52,8 @@ func (d *dev) BindHost(b []byte) device.Mem {
 // memory.
 var ErrNotPinned = errors.New("the GPU uses host memory in place, which must be pinned for that: raise the limit of locked memory (ulimit -l), or set binding: copy")
 
-// within returns the number of first bytes of m that are in one registered piece, or all bytes if m is not bound host
-// memory.
+// within returns how many bytes from the start of m lie in one registered piece of host memory. If m is not host
+// memory, it returns the size of m. CUDA refuses copies that cross from piece to piece.
 func (d *dev) within(m device.Mem) int64 {
 	if !d.Unified() {
 		return m.Bytes
@@ -66,8 +66,8 @@ func (d *dev) within(m device.Mem) int64 {
 	return m.Bytes
 }
 
-// direction returns the direction of a copy. On a unified device either side may be bound host memory, so CUDA has to
-// detect it.
+// direction returns the direction that a copy must state. On a unified device device memory may really be host memory,
+// so CUDA has to find out the direction from the addresses.
 func (d *dev) direction(kind cudart.MemcpyKind) cudart.MemcpyKind {
 	if d.Unified() {
 		return cudart.AnyDirection

@@ -10,8 +10,9 @@ import (
 	"mt/device/op"
 )
 
-// biasBytes is the space beside the scratch memory for a copy of a bias. A bias must be aligned to biasAlign bytes.
-// cuBLASLt has kernels that read 16 bytes of a bias at a time, and no way to state its alignment.
+// biasBytes is the size of memory, beside a stream's scratch memory, for a copy of a bias that is not aligned to
+// biasAlign bytes. cuBLASLt has kernels that read 16 bytes of a bias at a time, and no way to state a smaller
+// alignment.
 const (
 	biasBytes = 1 << 20
 	biasAlign = 16
@@ -21,7 +22,7 @@ const (
 // Nothing checks the values of index tensors; the caller is responsible for them.
 var table = kernels.Operations.Clone()
 
-// launcher implements kernels.Launcher for one operation after another.
+// launcher implements kernels.Launcher for one stream. It serves one operation after another.
 type launcher struct {
 	stream  *stream
 	params  kernels.Params
@@ -40,7 +41,8 @@ func (d *dev) Do(s device.Stream, o device.Op) {
 	on(s).do(c, bad)
 }
 
-// do enqueues the kernels of an operation, which is task w.
+// do enqueues the kernels of an operation. w describes the operation and its longest expected time, for reports of
+// hangs.
 func (l *launcher) do(call op.Call[kernels.Launcher], w task) error {
 	l.err, l.task = nil, w
 	if err := call.Run(l); err != nil {
@@ -76,15 +78,16 @@ func (l *launcher) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared in
 	}
 }
 
-// launched notes a launch of the current operation by the named kernel or C function.
+// launched adds a launch of the current operation to those that are watched for hangs. call names the kernel or C
+// function.
 func (l *launcher) launched(call string) error { return l.stream.launched(call, l.task) }
 
 // Scratch returns the first n bytes of the stream's scratch memory. If the memory cannot be allocated, the operation
 // fails and its launches are dropped.
 func (l *launcher) Scratch(n int64) device.Mem { return l.memory(0, n, kernels.ScratchBytes) }
 
-// SharedBytes returns the most shared memory of a block. Source: CUDA C++ Programming Guide, "Technical
-// Specifications per Compute Capability". Unlisted capabilities get the least value.
+// SharedBytes returns the largest shared memory of a block in bytes on this GPU. Source: CUDA C++ Programming Guide,
+// "Technical Specifications per Compute Capability". Capabilities that the code does not list get the smallest value.
 func (l *launcher) SharedBytes() int {
 	switch l.stream.dev.capability {
 	case 80, 87:
@@ -98,7 +101,7 @@ func (l *launcher) SharedBytes() int {
 // MostWork returns the most FLOPs that a launch should have, if a watchdog ends long launches.
 func (l *launcher) MostWork(dt device.DType) float64 { return l.stream.dev.mostWork[dt] }
 
-// memory returns n bytes of the stream's scratch memory from off.
+// memory returns n bytes of the stream's scratch memory, beginning at byte off. If n exceeds most, the operation fails.
 func (l *launcher) memory(off, n, most int64) device.Mem {
 	if l.err == nil && n > most {
 		l.err = fmt.Errorf("%d bytes of scratch memory, there are %d", n, most)
@@ -112,7 +115,7 @@ func (l *launcher) memory(off, n, most int64) device.Mem {
 	return l.scratch.Slice(off, n)
 }
 
-// free gives the scratch memory back for another stream.
+// free returns the scratch memory to the device, which gives it to another stream.
 func (l *launcher) free() {
 	if l.scratch.Addr != 0 {
 		l.stream.dev.giveScratch(l.scratch)
@@ -120,8 +123,8 @@ func (l *launcher) free() {
 	}
 }
 
-// StreamBytes is the device memory that a stream takes for its first operation with scratch memory. The first
-// stream's memory is part of the context.
+// StreamBytes is the size of the device memory that a stream allocates for its first operation that needs scratch
+// memory. The first such stream costs nothing extra, because the budget counts its memory with the context.
 const StreamBytes = kernels.ScratchBytes + biasBytes
 
 // takeScratch returns scratch memory for a stream: free memory or new memory.

@@ -56,7 +56,8 @@ func matMul(on kernels.Launcher, m *op.MatMul) error {
 	return nil
 }
 
-// cause adds the device's error to an error of cuBLASLt, which reports all device faults under one name.
+// cause adds the device's own error to err, an error of cuBLASLt. cuBLASLt reports all faults of the device under one
+// name.
 func (s *stream) cause(err error) error {
 	if fault := s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda); fault != nil {
 		return fmt.Errorf("%w: %w", err, fault)
@@ -70,7 +71,8 @@ const matmulCall = "cublasLtMatmul"
 // errRefused is the error of a product that cuBLASLt does not compute.
 var errRefused = errors.New("cuBLASLt does not take the product")
 
-// refusal reports whether err means that cuBLASLt does not compute a product, and is no fault.
+// refusal reports whether err only means that cuBLASLt does not compute this product. Any other error is a fault of the
+// device or the library.
 func refusal(err error) bool {
 	if err == nil {
 		return false
@@ -79,8 +81,9 @@ func refusal(err error) bool {
 	return errors.As(err, &e) && e.Library == cudart.BlasLt && (errors.Is(e, cudart.ErrNotSupported) || errors.Is(e, cudart.ErrInvalidValue))
 }
 
-// productKey has everything that the choice of an algorithm may depend on. An extent that depends on the data is
-// rounded up to a power of two: an algorithm works for all extents, and extents only decide its speed.
+// productKey has everything on which the choice of an algorithm may depend. An extent that depends on the data is
+// rounded up to a power of two, so that few keys occur. An algorithm chosen for one extent computes all; only its speed
+// may differ.
 type productKey struct {
 	m, n, k                 int
 	ragged                  bool // m, or k with transA, is a rounded extent
@@ -110,7 +113,7 @@ func (k productKey) String() string {
 	return fmt.Sprintf("%s align %v", s, k.align)
 }
 
-// alignment returns the alignment of addr, as far as algorithms distinguish it.
+// alignment returns the largest power of two that divides addr, as far as it matters for the choice of an algorithm.
 func alignment(addr uintptr) uint16 {
 	for _, n := range []uintptr{device.Align, 16, 8, 4} {
 		if addr%n == 0 {
@@ -135,9 +138,9 @@ func keyOf(m *op.MatMul) productKey {
 	return k
 }
 
-// shared returns the key under which products share a choice, because choosing takes time. Rows (with transA, sums)
-// are rounded up to a power of two; exact powers of two have keys of their own. So a last chunk of tokens, or a row
-// of any length, is not a new shape.
+// shared returns the key under which products of similar shapes share an algorithm. Choosing takes time, and a last
+// chunk of tokens or a row of any length would otherwise be a new shape. The number of rows (with transA, of summands)
+// is rounded up to a power of two. Exact powers of two have keys of their own.
 func (k productKey) shared(m *op.MatMul) productKey {
 	of := *m
 	n := *pick(m.TransA, &m.K, &m.M)
@@ -145,7 +148,7 @@ func (k productKey) shared(m *op.MatMul) productKey {
 	return keyOf(&of)
 }
 
-// takeable reports whether all addresses and rows of m begin at multiples of 16 bytes, cuBLASLt's only condition.
+// takeable reports whether all tensors and rows of m begin at multiples of 16 bytes. cuBLASLt requires nothing else.
 func takeable(m *op.MatMul) bool {
 	for _, t := range []struct {
 		tensor device.Tensor
@@ -166,7 +169,7 @@ func pick[T any](ok bool, yes, no T) T {
 	return no
 }
 
-// product is a shape with its algorithm.
+// product is a matrix product of one shape, as cuBLASLt describes it, with the algorithm that computes it.
 type product struct {
 	cudart.MatmulShape
 	algorithm cudart.Algorithm
@@ -174,7 +177,7 @@ type product struct {
 	refused   error              // errRefused with the reason; nil: cuBLASLt computes the product
 }
 
-// mostProducts is the number of remembered shapes. Batches of many lengths make many shapes.
+// mostProducts is how many shapes of products are remembered. Batches of many lengths have many shapes.
 const mostProducts = 4096
 
 // run enqueues m. A shape always runs with the same algorithm and workspace size, so cuBLASLt gives the same bits
@@ -208,7 +211,8 @@ func (b *blas) run(m *op.MatMul, workspace device.Mem, l *launcher) (err error) 
 			return err
 		}
 	}
-	// Row-major D = A·B is column-major Dᵀ = Bᵀ·Aᵀ.
+	// CUDA's libraries expect column-major matrices. The row-major D = A·B is the column-major Dᵀ = Bᵀ·Aᵀ, so A and B
+	// change places.
 	a := cudart.MatmulArgs{Alpha: 1, A: cudart.DevicePtr(m.B.Addr), B: cudart.DevicePtr(m.A.Addr), C: cudart.DevicePtr(m.D.Addr),
 		D: cudart.DevicePtr(m.D.Addr), Algorithm: &p.algorithm, Workspace: cudart.DevicePtr(workspace.Addr), WorkspaceBytes: workspace.Bytes}
 	if !m.C.None() {
@@ -235,12 +239,13 @@ func (b *blas) run(m *op.MatMul, workspace device.Mem, l *launcher) (err error) 
 // refusedError returns the error of a product that cuBLASLt does not compute, with the reason.
 func refusedError(k productKey, why error) error { return fmt.Errorf("%w %s (%w)", errRefused, k, why) }
 
-// refuse notes that cuBLASLt does not compute the product, and why.
+// refuse records that cuBLASLt does not compute the product, and why. mt's own kernels then compute it.
 func (p *product) refuse(k productKey, why error) {
 	p.refused, p.algorithm = refusedError(k, why), cudart.Algorithm{}
 }
 
-// product returns the product with a key, and makes it if necessary. The caller holds b.mu.
+// product returns the product with this key. If it is new, it describes the product to cuBLASLt and chooses an
+// algorithm. The caller holds b.mu.
 func (b *blas) product(key productKey, m *op.MatMul) (*product, error) {
 	if p := b.products[key]; p != nil {
 		return p, nil
@@ -266,7 +271,7 @@ func (b *blas) product(key productKey, m *op.MatMul) (*product, error) {
 	return p, nil
 }
 
-// describe creates the descriptor and the layouts of a product.
+// describe creates cuBLASLt's descriptor and the layouts of the operands for a new product.
 func (b *blas) describe(p *product, k productKey, m *op.MatMul) (err error) {
 	if p.Desc, err = b.lib.DescCreate(cudart.ComputeFloat32, cudart.Float32); err != nil {
 		return err
@@ -295,7 +300,8 @@ func (b *blas) describe(p *product, k productKey, m *op.MatMul) (err error) {
 	return b.layouts(&p.MatmulShape, k)
 }
 
-// layouts creates the layouts of a product in s. After an error, s keeps the layouts created before.
+// layouts creates cuBLASLt's descriptions of the operands of a product, and puts them into s. After an error, s holds
+// those that were created before.
 func (b *blas) layouts(s *cudart.MatmulShape, k productKey) (err error) {
 	layout := func(to *cudart.MatrixLayout, dt device.DType, trans bool, rows, cols int) {
 		if err != nil {
@@ -304,7 +310,7 @@ func (b *blas) layouts(s *cudart.MatmulShape, k productKey) (err error) {
 		if trans {
 			rows, cols = cols, rows
 		}
-		// Row-major (rows, cols) is column-major (cols, rows).
+		// A row-major matrix (rows, cols) is a column-major matrix (cols, rows).
 		var made cudart.MatrixLayout
 		if made, err = b.lib.LayoutCreate(dataType(dt), int64(cols), int64(rows), int64(cols)); err == nil {
 			*to = made
@@ -344,7 +350,7 @@ func dataType(dt device.DType) cudart.DataType {
 	return cudart.Float32
 }
 
-// forget destroys all products. The caller holds b.mu.
+// forget destroys the descriptions of all remembered products. The caller holds b.mu.
 func (b *blas) forget() error {
 	var err error
 	for key, p := range b.products {

@@ -14,7 +14,7 @@ import (
 	"mt/device"
 )
 
-// block is one allocation.
+// block is one allocation of memory, for the device or the host.
 type block struct {
 	purpose accounts.Purpose
 	bytes   int64  // requested size, rounded up to device.Align
@@ -22,7 +22,7 @@ type block struct {
 	pinned  bool
 }
 
-// span is a pinned range of host memory.
+// span is a pinned range of host memory, by its addresses.
 type span struct{ from, to uintptr }
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
@@ -90,7 +90,7 @@ func (d *dev) outOfMemory(p accounts.Purpose, bytes int64, err error) error {
 	return fmt.Errorf("%w: %w: of its %s %s has %s free; is another process using it?", lacking, err, human.Bytes(total), d.name, human.Bytes(free))
 }
 
-// count adds bytes to the usage. The caller holds d.mu.
+// count adds bytes, which is negative for freed memory, to the usage of purpose p. The caller holds d.mu.
 func (d *dev) count(p accounts.Purpose, bytes int64) { d.usage.Count(p, bytes) }
 
 // AllocHost allocates zeroed host memory. The memory counts as HostStaging, and is pinned unless the system refuses.
@@ -145,7 +145,8 @@ func aligned(bytes int64) []byte {
 	return b[off : off+bytes]
 }
 
-// zero clears b, with several threads if b is large. This is the first access to the pages.
+// zero clears b, with several threads if b is large. The first access makes the system map the pages, which is slow on
+// one thread.
 func zero(b []byte) {
 	const piece = 16 << 20
 	if len(b) <= piece {
@@ -175,7 +176,8 @@ func (d *dev) FreeHost(b []byte) {
 	}
 }
 
-// forget removes an allocation from the accounts.
+// forget removes the allocation at addr from the accounts and returns it. host: it must be memory of AllocHost;
+// otherwise of Alloc.
 func (d *dev) forget(addr uintptr, host bool) *block {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -191,8 +193,8 @@ func (d *dev) forget(addr uintptr, host bool) *block {
 	return b
 }
 
-// refused reports whether err means that the system does not pin memory, because of the limit of locked memory or the
-// kind of mapping. Other errors are failures.
+// refused reports whether err means only that the system does not pin this memory. The reasons are the limit of locked
+// memory and the kind of mapping. Any other error is a failure.
 func refused(err error) bool {
 	var e *cudart.Error
 	if !errors.As(err, &e) || e.Library != cudart.Runtime { // an error of setting the context
@@ -206,13 +208,14 @@ func refused(err error) bool {
 	return e.Code == codeOperatingSystem || e.Code == codeNotPermitted
 }
 
-// cudaErrorOperatingSystem and cudaErrorNotPermitted.
+// The values of CUDA's errors cudaErrorOperatingSystem and cudaErrorNotPermitted.
 const (
 	codeOperatingSystem = 304
 	codeNotPermitted    = 800
 )
 
-// pin and unpin maintain the list of pinned ranges, sorted by address. The caller holds d.mu.
+// pin adds a range to the list of pinned ranges, which is sorted by address, and unpin removes a range. The caller
+// holds d.mu.
 func (d *dev) pin(b []byte) {
 	s := span{address(b), address(b) + uintptr(len(b))}
 	i := sort.Search(len(d.spans), func(i int) bool { return d.spans[i].from >= s.from })
@@ -228,8 +231,8 @@ func (d *dev) unpin(addr uintptr) {
 	}
 }
 
-// run returns how many first bytes of b are in one pinned range, or outside all pinned ranges, and whether they are
-// pinned. CUDA refuses a copy across such a border.
+// run looks at the start of b. It returns how many bytes are in one pinned range, or outside all of them, and which of
+// both. A caller cuts copies there, because CUDA refuses a copy across such a border.
 func (d *dev) run(b []byte) (bytes int64, pinned bool) {
 	from := address(b)
 	d.mu.Lock()

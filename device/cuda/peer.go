@@ -46,7 +46,7 @@ func (d *dev) Reach(to device.Device) (bool, error) {
 	return right, nil
 }
 
-// copiesTo makes a copy to another device and reports whether the right bytes arrive. With some IOMMUs wrong bytes
+// copiesTo makes a test copy to another device and reports whether the right bytes arrive. With some IOMMUs wrong bytes
 // arrive although no call fails.
 func (d *dev) copiesTo(other *dev) (right bool, err error) {
 	const n = 64 << 10
@@ -87,7 +87,7 @@ func (d *dev) copiesTo(other *dev) (right bool, err error) {
 	return bytes.Equal(sent, got), err
 }
 
-// reached returns the device under to if Reach has returned true for it; otherwise an error.
+// reached returns the CUDA device that to wraps, if Reach has returned true for it. Otherwise it returns an error.
 func (d *dev) reached(to device.Device) (*dev, error) {
 	other, ok := device.Inner(to).(*dev)
 	if !ok {

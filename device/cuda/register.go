@@ -20,24 +20,25 @@ import (
 // Register itself pins the memory that is used first. A goroutine pins the rest beside the device's work, in the
 // order of first use. Until a piece is pinned, its copies go through staging memory, as for all unpinned memory.
 
-// pinPiece is the size of pieces. Pieces end at multiples of pinPiece in the address space, where huge pages end too.
+// pinPiece is the largest size of a piece, the memory that one call of the driver pins. Pieces end at multiples of
+// pinPiece in the address space, where huge pages end too.
 //
-// At most pinThreads pieces are registered at a time, and at most pinBeside beside the device's work: the driver may
-// hold a lock that launches need. Register itself pins as many bytes as pinThreads pieces have.
+// Before it returns, Register pins the bytes of pinThreads pieces, on as many threads. A goroutine pins the rest while
+// the device works. It pins only pinBeside pieces at a time, because the driver may hold a lock that launches need.
 const (
 	pinPiece   = 256 << 20
 	pinThreads = 8
 	pinBeside  = 2
 )
 
-// piece is a part of Register's memory that is registered at once.
+// piece is a range of memory that one call to the driver pins.
 type piece struct {
 	mem []byte
 	use int   // the first of Register's slices that shares bytes with the piece
 	err error // why it is not pinned; nil: it is, or nobody has tried
 }
 
-// pinning is the rest of a call of Register, which is pinned beside the device's work.
+// pinning is the part of a call of Register that a goroutine pins while the device works.
 type pinning struct {
 	pieces  []piece
 	total   int64 // bytes of the whole call
@@ -46,13 +47,13 @@ type pinning struct {
 	ended   sync.WaitGroup
 }
 
-// refusals are pieces that the system did not pin.
+// refusals counts the memory that the system refused to pin.
 type refusals struct {
 	err   error // of the last one
 	bytes int64
 }
 
-// pieceSize returns the size of pieces. Pieces are cut at its multiples.
+// pieceSize returns the largest size of a piece in bytes. Pieces end at multiples of this size in the address space.
 func (d *dev) pieceSize() int64 {
 	if d.opts.PinPiece > 0 {
 		return d.opts.PinPiece
@@ -68,8 +69,8 @@ func (d *dev) pageSize() uintptr {
 	return uintptr(os.Getpagesize())
 }
 
-// ranges merges memory that overlaps, shares a page, or has adjacent pages, and returns the result by address. The
-// driver pins pages, and refuses a page that is already pinned.
+// ranges merges slices of memory that overlap, share a page, or have adjacent pages. It returns the merged ranges,
+// sorted by address. The driver pins whole pages, and refuses a page that is already pinned.
 func (d *dev) ranges(memory [][]byte) (out [][]byte) {
 	in := d.pageSize() - 1 // mask of the offset in a page
 	sorted := slices.DeleteFunc(slices.Clone(memory), func(b []byte) bool { return len(b) == 0 })
@@ -87,12 +88,13 @@ func (d *dev) ranges(memory [][]byte) (out [][]byte) {
 	return out
 }
 
-// extend returns bytes bytes of memory from the beginning of b. They may cross several allocations.
+// extend returns the bytes bytes of memory that begin where b begins. They may belong to several allocations, which
+// checkptr would report.
 //
 //go:nocheckptr
 func extend(b []byte, bytes uintptr) []byte { return unsafe.Slice(unsafe.SliceData(b), bytes) }
 
-// pieces cuts memory into pieces and returns their total bytes.
+// pieces cuts memory into pieces, and returns them and their total bytes. One call of the driver pins one piece.
 func (d *dev) pieces(memory [][]byte) (out []piece, total int64) {
 	each := uintptr(d.pieceSize())
 	for _, b := range d.ranges(memory) {
@@ -106,7 +108,8 @@ func (d *dev) pieces(memory [][]byte) (out []piece, total int64) {
 	return out, total
 }
 
-// forAll calls f for every piece, with up to threads calls at a time.
+// forAll calls f for every piece, on up to threads goroutines at a time, and waits for all calls. total is the bytes of
+// the pieces.
 func (d *dev) forAll(pieces []piece, total int64, threads int, f func(*piece)) {
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -120,8 +123,8 @@ func (d *dev) forAll(pieces []piece, total int64, threads int, f func(*piece)) {
 	all.Wait()
 }
 
-// byFirstUse sorts pieces by the first of the slices that each piece shares bytes with. The pieces are sorted by
-// address before.
+// byFirstUse sorts pieces in the order in which they will be used. A piece is used with the first slice of memory that
+// shares bytes with it. Before the call the pieces must be sorted by address.
 func byFirstUse(pieces []piece, memory [][]byte) {
 	for i := range pieces {
 		pieces[i].use = len(memory)
@@ -141,10 +144,10 @@ func byFirstUse(pieces []piece, memory [][]byte) {
 	slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.use, b.use) })
 }
 
-// Register pins memory, which is given in the order of its first use. It pins the first pinThreads pieces' worth
-// before it returns, and the rest beside later work. Pieces that the system refuses to pin stay unpinned, and their
-// copies go through pinned staging slabs. A unified device pins everything before it returns, and a refusal is an
-// error. After any other error of the first pieces nothing of memory is pinned.
+// Register pins memory, which is given in the order of its first use. It pins as much as pinThreads pieces have before
+// it returns. A goroutine pins the rest while the device works. Pieces that the system refuses to pin stay unpinned,
+// and their copies go through staging buffers. A unified device pins everything before Register returns, and a refusal
+// is an error. If another error occurs before Register returns, nothing of memory is pinned.
 func (d *dev) Register(memory ...[]byte) error {
 	if d.leaving.Load() {
 		return nil
@@ -168,7 +171,8 @@ func (d *dev) Register(memory ...[]byte) error {
 	return nil
 }
 
-// RegisterBy pins all memory before it returns, threads pieces at a time. It measures the gain of threads.
+// RegisterBy pins all memory before it returns, with threads pieces at a time. Measurements use it to show what several
+// threads gain.
 func (d *dev) RegisterBy(threads int, memory ...[]byte) error {
 	pieces, total := d.pieces(memory)
 	refused, err := d.registerFirst(pieces, total, threads)
@@ -180,7 +184,8 @@ func (d *dev) RegisterBy(threads int, memory ...[]byte) error {
 	return err
 }
 
-// registerFirst registers pieces of bytes bytes in total. After an error none of them is registered.
+// registerFirst pins pieces before Register returns; bytes is their total size, and threads how many are pinned at a
+// time. out holds what the system refused. After any other error none of the pieces is pinned.
 func (d *dev) registerFirst(pieces []piece, bytes int64, threads int) (out refusals, err error) {
 	d.registerAll(pieces, bytes, threads)
 	for _, p := range pieces {
@@ -197,15 +202,15 @@ func (d *dev) registerFirst(pieces []piece, bytes int64, threads int) (out refus
 
 func (r *refusals) add(p *piece) { r.err, r.bytes = p.err, r.bytes+int64(len(p.mem)) }
 
-// noteRefused notes how much of total bytes the system did not pin.
+// noteRefused adds a note for the user, if the system refused to pin some of total bytes: how much, and why.
 func (d *dev) noteRefused(r refusals, total int64) {
 	if r.err != nil {
 		d.refuse(fmt.Sprintf("%s of %s", human.Bytes(r.bytes), human.Bytes(total)), r.err)
 	}
 }
 
-// registerAll registers pieces of total bytes until one fails for another reason than a refusal. It reports progress
-// to Options.Pinning.
+// registerAll pins the pieces that one goroutine or several work on, until one fails. A refusal of the system does not
+// count as failure. It reports progress to Options.Pinning; total is the bytes of all pieces.
 func (d *dev) registerAll(pieces []piece, total int64, threads int) {
 	var mu sync.Mutex // of the following variables
 	var done int64
@@ -225,7 +230,7 @@ func (d *dev) registerAll(pieces []piece, total int64, threads int) {
 	})
 }
 
-// register registers a piece, or sets its error.
+// register pins a piece. If the driver does not pin it, register sets the piece's error.
 func (d *dev) register(p *piece) {
 	if p.err = d.cuda.HostRegister(d.context, p.mem); p.err != nil {
 		return
@@ -236,7 +241,7 @@ func (d *dev) register(p *piece) {
 	d.pin(p.mem)
 }
 
-// registerBeside starts to pin the rest of a call of Register.
+// registerBeside starts the goroutine that pins r, the rest of a call of Register, while the device works.
 func (d *dev) registerBeside(r *pinning) {
 	d.mu.Lock()
 	d.pinnings = append(d.pinnings, r)
@@ -257,8 +262,8 @@ func (d *dev) registerBeside(r *pinning) {
 	})
 }
 
-// endPinning notes which pieces of r were not pinned. It also keeps an error for Close, because no other call returns
-// it.
+// endPinning is called when the goroutine of r has ended. It notes which pieces the system refused. Other errors are
+// kept for Close, because no other call returns them.
 func (d *dev) endPinning(r *pinning) {
 	for _, p := range r.pieces {
 		switch {
@@ -273,7 +278,7 @@ func (d *dev) endPinning(r *pinning) {
 	d.noteRefused(r.refused, r.total)
 }
 
-// AwaitPinned waits until nothing is being pinned beside the device's work.
+// AwaitPinned waits until no goroutine is pinning memory any more.
 func (d *dev) AwaitPinned() {
 	d.mu.Lock()
 	all := slices.Clone(d.pinnings)
@@ -283,7 +288,8 @@ func (d *dev) AwaitPinned() {
 	}
 }
 
-// stopPinning ends each pinning that has one of pieces, and waits for its end; nil: all pinnings.
+// stopPinning stops the goroutines of pinnings, and waits for their ends. It stops those that pin one of pieces; nil:
+// all.
 func (d *dev) stopPinning(pieces []piece) {
 	at := map[uintptr]bool{}
 	for _, p := range pieces {
@@ -310,7 +316,8 @@ func (d *dev) stopPinning(pieces []piece) {
 	}
 }
 
-// Unregister undoes Register and ignores memory that was never registered. After LeavePinned memory stays pinned.
+// Unregister unpins memory that Register has pinned, and ignores any other memory. After a call of LeavePinned,
+// Unregister unpins nothing: the process is about to end, and the system then unpins its memory anyway.
 func (d *dev) Unregister(memory ...[]byte) {
 	pieces, total := d.pieces(memory)
 	if len(pieces) > 0 {

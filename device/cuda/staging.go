@@ -9,29 +9,29 @@ import (
 	"mt/device"
 )
 
-// slab is pinned host memory that pieces of a copy pass through.
+// slab is one pinned buffer in host memory. Copies of unpinned memory go through it piece by piece.
 type slab struct {
 	mem  []byte
 	done cudart.Event // recorded after the last copy from or to the slab
 	busy bool         // done is recorded, and nobody has waited for it
 }
 
-// A slab is half as large as the largest copy so far, between these sizes. A few milliseconds on the link are enough
-// to hide a call.
+// A slab's size is half the largest copy so far, within these limits. A copy of mostSlab takes a few milliseconds on
+// the link, which hides the time of a CUDA call.
 const (
 	leastSlab = 64 << 10
 	mostSlab  = 8 << 20
 )
 
-// staging makes the copies of unpinned memory on the stream's worker. While one slab is on the link, the other is
-// filled or emptied.
+// staging copies unpinned memory to and from the device, on the stream's worker. It has two slabs: while the link
+// copies one, the worker fills or empties the other.
 type staging struct {
 	stream *stream
 	slabs  [2]slab
 	pool   *parallel.Pool // copies within host memory
 }
 
-// prepare allocates slabs for a copy of n bytes.
+// prepare ensures that the slabs are large enough for a copy of n bytes, and allocates larger ones if not.
 func (g *staging) prepare(n int64) error {
 	d := g.stream.dev
 	if g.pool == nil {
@@ -67,7 +67,7 @@ func (g *staging) prepare(n int64) error {
 	return nil
 }
 
-// settle waits for the last copy from or to sl.
+// settle waits until the last copy from or to the slab sl has ended.
 func (g *staging) settle(sl *slab) error {
 	if !sl.busy {
 		return nil
@@ -76,14 +76,15 @@ func (g *staging) settle(sl *slab) error {
 	return g.stream.dev.cuda.EventSynchronize(g.stream.dev.context, sl.done)
 }
 
-// piece returns piece i of n bytes: its offset and size, and its slab.
+// piece returns the i-th piece of a copy of n bytes: the offset where it begins, its size in bytes, and the slab that
+// it goes through. Size 0: the copy has no such piece.
 func (g *staging) piece(i int, n int64) (off, size int64, sl *slab) {
 	each := int64(min(len(g.slabs[0].mem), len(g.slabs[1].mem)))
 	off = min(n, int64(i)*each)
 	return off, min(each, n-off), &g.slabs[i%len(g.slabs)]
 }
 
-// up copies src to the device and returns when the last piece is enqueued.
+// up copies src to the device through the slabs. It returns when the last piece is enqueued; src may then change.
 func (g *staging) up(dst device.Mem, src []byte) error {
 	n := int64(len(src))
 	if err := g.prepare(n); err != nil {
@@ -104,7 +105,7 @@ func (g *staging) up(dst device.Mem, src []byte) error {
 	}
 }
 
-// down copies src from the device and returns when all bytes have arrived.
+// down copies src from the device through the slabs. It returns when all bytes are in dst.
 func (g *staging) down(dst []byte, src device.Mem) error {
 	n := int64(len(dst))
 	if err := g.prepare(n); err != nil {
@@ -133,7 +134,8 @@ func (g *staging) down(dst []byte, src device.Mem) error {
 	}
 }
 
-// enqueue copies between the device and sl.
+// enqueue enqueues a copy of size bytes from src to dst. One of them is the slab sl. It also records the event that
+// tells when sl is free again.
 func (g *staging) enqueue(sl *slab, dst, src uintptr, size int64, kind cudart.MemcpyKind) error {
 	s := g.stream
 	if err := s.dev.cuda.MemcpyAsync(s.dev.context, dst, src, size, kind, s.cuda); err != nil {
@@ -146,7 +148,7 @@ func (g *staging) enqueue(sl *slab, dst, src uintptr, size int64, kind cudart.Me
 	return s.copied("cudaMemcpyAsync", [...]string{cudart.HostToDevice: "CopyH2D", cudart.DeviceToHost: "CopyD2H"}[kind], size, leastLink)
 }
 
-// copy is dst = src by several threads, because one thread is slower than a link.
+// copy copies src to dst in host memory on several threads, because one thread is slower than a link.
 func (g *staging) copy(dst, src []byte) {
 	const part = 512 << 10
 	g.pool.Run((len(src)+part-1)/part, func(i int) {
@@ -154,7 +156,7 @@ func (g *staging) copy(dst, src []byte) {
 	})
 }
 
-// free releases everything. The stream must have finished.
+// free releases the slabs and ends the threads. All copies of the stream must have ended.
 func (g *staging) free() {
 	if g.pool == nil {
 		return

@@ -19,7 +19,7 @@ var (
 	errStreamClosed = errors.New("the stream is closed")
 )
 
-// what is the kind of a command. Kinds from recording on run even after a failure.
+// what is the kind of a command. After a failure the stream drops commands, except for the kinds from recording on.
 type what uint8
 
 const (
@@ -34,7 +34,7 @@ const (
 	notifying
 )
 
-// command is something to enqueue on the CUDA stream.
+// command is a call on a stream that is to be enqueued on the CUDA stream, at once or by the worker.
 type command struct {
 	name string
 	what what
@@ -50,7 +50,7 @@ type command struct {
 	f        func(error)               // notifying
 }
 
-// notice is a notification that is not delivered yet.
+// notice is a notification that the goroutine of notifications has yet to deliver.
 type notice struct {
 	after cudart.Event // the event that it waits for; 0: recording the event failed
 	at    uint64       // the notification comes after the first at launches
@@ -103,8 +103,8 @@ func (d *dev) NewStream(name string) (device.Stream, error) {
 	return s, nil
 }
 
-// tell waits for the work before a notification and delivers the notification. If a device fault shows up here, it
-// becomes the stream's error.
+// tell waits for the work that precedes a notification, and then delivers the notification. If a fault of the device
+// shows up in this wait, it becomes the stream's error.
 func (s *stream) tell(n notice) {
 	if n.after == 0 {
 		s.finish()
@@ -119,8 +119,8 @@ func (s *stream) tell(n notice) {
 	n.f(s.Err())
 }
 
-// put enqueues c at once, or gives it to the worker after the worker's other commands. It reports whether the stream
-// was open; if not, the call fails.
+// put enqueues c at once. If the worker still has earlier commands, it gets c as well, to keep the order. put returns
+// false if the stream is closed; then the call fails.
 func (s *stream) put(c command) bool {
 	switch {
 	case s.closed.Load():
@@ -202,7 +202,7 @@ func (s *stream) run(c *command) error {
 	return s.copied(call, c.name, bytes, rate)
 }
 
-// fail keeps err unless the stream has failed before.
+// fail records err, the error of the call name, unless the stream has failed before.
 func (s *stream) fail(name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,7 +219,7 @@ func (s *stream) fail(name string, err error) {
 	}
 }
 
-// do enqueues c. If bad is not nil, the call was wrong, and the stream fails with bad.
+// do enqueues c. A bad that is not nil says that the caller's arguments were wrong; then the stream fails with bad.
 func (s *stream) do(c command, bad error) {
 	if bad != nil {
 		s.fail(c.name, bad)
@@ -229,8 +229,9 @@ func (s *stream) do(c command, bad error) {
 	}
 }
 
-// copies enqueues a copy between host memory and the device's memory mem. Each run of pinned and each run of unpinned
-// memory is a command; unpinned runs go through the slabs.
+// copies enqueues a copy between host and mem, memory of the device. It cuts host where pinned and unpinned memory
+// meet, and enqueues a command for each part. Unpinned parts go through the staging slabs. If bad is not nil, the
+// stream fails with it.
 func (s *stream) copies(name string, what what, mem device.Mem, host []byte, bad error) {
 	if bad != nil || len(host) == 0 {
 		s.do(command{name: name, what: what}, bad)
@@ -287,7 +288,7 @@ func (s *stream) copyPeer(to *dev, dst, src device.Mem) {
 	s.do(command{name: "CopyPeer", what: copyPeer, dst: dst, src: src, peer: to.opts.Ordinal}, equal(src.Bytes, dst.Bytes))
 }
 
-// equal returns an error if the sizes of a copy differ.
+// equal returns an error if the two sizes of a copy in bytes differ.
 func equal(from, to int64) error {
 	if from != to {
 		return fmt.Errorf("%d bytes to %d bytes", from, to)
@@ -312,7 +313,7 @@ func (s *stream) Record(e device.Event) {
 	}
 }
 
-// record enqueues the record m. If there is no mark, it fails with err, the reason.
+// record enqueues a recording with the mark m. Without a mark it fails with err, the reason why there is none.
 func (s *stream) record(m *mark, err error) error {
 	if err != nil {
 		s.finish()
@@ -321,8 +322,8 @@ func (s *stream) record(m *mark, err error) error {
 	return m.submit(s)
 }
 
-// finish waits for all work of a failed stream. A failed record orders nothing, but work that would have waited for
-// it then still comes after the stream's work.
+// finish waits for all work of a failed stream. After a failed recording, others have nothing to wait for. Because
+// finish has waited, what they do next still comes after the stream's work.
 func (s *stream) finish() {
 	_ = s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda) // the stream's error is already known
 }
@@ -339,7 +340,7 @@ func (s *stream) Wait(e device.Event) {
 	}
 }
 
-// wait enqueues a wait for m, and releases m.
+// wait enqueues a wait for the recording m, once that recording has been enqueued, and releases the reference to m.
 func (s *stream) wait(m *mark) error {
 	defer m.release()
 	if <-m.made; !m.recorded {
@@ -362,7 +363,7 @@ func (s *stream) Notify(f func(err error)) {
 	}
 }
 
-// notify calls f after the work that is on the stream at present.
+// notify arranges that f is called once the work that is on the stream at present is complete.
 func (s *stream) notify(f func(err error)) {
 	after, err := s.dev.takeEvent()
 	if err == nil {

@@ -101,10 +101,10 @@ func (a *AttentionBackward) Work() (shape string, flops float64) {
 	return shape, 5 * product
 }
 
-// heads returns the elements of a row of queries and of a row of keys.
+// heads returns the elements of a dense row of queries (all heads) and of a dense row of keys (all key/value heads).
 func (a *AttentionShape) heads() (wide, narrow int) { return a.Heads * a.Dim, a.KVHeads * a.Dim }
 
-// attention checks the shape that forward and backward share.
+// attention checks the fields of AttentionShape, which the forward and the backward share.
 func (c *checker) attention(a *AttentionShape) {
 	c.sizes(a.Seqs, a.TQ, a.TK, a.MaxQ, a.MaxK, a.Heads, a.KVHeads, a.Dim, a.Window)
 	c.softcap(a.Softcap)
@@ -115,8 +115,9 @@ func (c *checker) attention(a *AttentionShape) {
 	c.tensor("CuK", a.CuK, a.Seqs+1, device.I32)
 }
 
-// work describes a and counts the FLOPs of one of its matrix products. The causal mask leaves half of the rectangle
-// if all sequences are as long as the longest. If lengths differ, the FLOPs are unknown, and work returns 0.
+// work returns a description of the shape and the FLOPs of one of its matrix products. If all sequences are as long as
+// the longest, the causal mask leaves half of the queries × keys rectangle. If lengths differ, or with a window, the
+// FLOPs are unknown, and work returns 0.
 func (a *AttentionShape) work() (shape string, product float64) {
 	shape = a.shape().String()
 	if a.TQ != a.Seqs*a.MaxQ || a.TK != a.TQ || a.Window != 0 {
@@ -137,7 +138,7 @@ func (a *AttentionBackward) Bytes() int64 {
 	return int64(4*a.TQ*wide+4*a.TK*narrow) * a.Q.DType.Size()
 }
 
-// Pairs estimates the (query, key) pairs that the causal mask and the window leave, for each head. It takes every
+// Pairs estimates how many (query, key) pairs of each head the causal mask and the window leave. It takes every
 // sequence to have the mean length.
 func (a *AttentionShape) Pairs() float64 {
 	if a.Seqs == 0 || a.TQ == 0 {

@@ -8,7 +8,7 @@ import (
 	"mt/device"
 )
 
-// checker keeps the first mistake found in an operation's arguments.
+// checker checks an operation's arguments and keeps the first mistake.
 type checker struct{ err error }
 
 // tensor checks that t holds at least n elements of type dt.
@@ -22,7 +22,7 @@ func (c *checker) tensor(name string, t device.Tensor, n int, dt device.DType) {
 	}
 }
 
-// optional is tensor for a t that may be none.
+// optional checks t like tensor, but accepts a t that is none.
 func (c *checker) optional(name string, t device.Tensor, n int, dt device.DType) {
 	if !t.None() {
 		c.tensor(name, t, n, dt)
@@ -46,15 +46,16 @@ func (c *checker) sizes(extents ...int) {
 	}
 }
 
-// fail keeps the first mistake. Callers call it only after they have found a mistake, so valid arguments allocate
-// nothing.
+// fail records a mistake, unless there is an earlier one. It must be called only after a mistake was found: formatting
+// its arguments allocates memory, and valid arguments must not.
 func (c *checker) fail(format string, args ...any) {
 	if c.err == nil {
 		c.err = fmt.Errorf(format, args...)
 	}
 }
 
-// strided returns the number of elements from the first to the last of rows rows of n elements, stride apart.
+// strided returns how many elements rows rows span, from the first element of the first row to the last element of the
+// last. Each row has n elements, and rows begin stride elements apart.
 func strided(rows, stride, n int) int {
 	if rows == 0 || n == 0 {
 		return 0

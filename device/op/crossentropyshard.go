@@ -2,20 +2,21 @@ package op
 
 import "mt/device"
 
-// CrossEntropyShard is CrossEntropy for a vocabulary in shards, in two sweeps over the shards. The first sweep
-// computes the losses, the second the gradient. One operation handles the columns From … From+V of the vocabulary in
-// one sweep.
+// CrossEntropyShard is CrossEntropy for a vocabulary in shards (ranges of its columns). There are two sweeps over all
+// shards: the first computes the losses, the second the gradient. One operation is one shard, columns From … From+V−1,
+// in one of the sweeps.
 //
 //	Logits (T, V) act; Targets (T) i32, of the whole vocabulary
 //	LSE (T) f32: log-sum-exp of the logits so far; Losses (T) f32
 //	Softcap, Terms and Weights as for CrossEntropy; with Terms, Vocab is the size of the whole vocabulary
 //
-// The sweep without Gradient only reads Logits. It adds the shard to LSE; with First, LSE starts from this shard
-// alone. The shard with a row's target stores the target's logit in Losses. With Last, Losses become −log p(target),
-// unscaled, and 0 for IgnoreIndex. With Terms, Losses also sum each shard's share of the Terms.
+// The sweep without Gradient only reads Logits. It merges the shard's log-sum-exp into LSE. With First, the first shard
+// of the sweep, it sets LSE instead. The shard with a row's target stores the target's logit in Losses. With Last, the
+// last shard of the sweep, Losses become −log p(target), unscaled, and 0 for IgnoreIndex. With Terms, Losses also sum
+// each shard's share of the Terms.
 //
-// The sweep with Gradient reads the complete LSE and changes neither LSE nor Losses. It overwrites Logits by (softmax
-// − onehot)·Scale, or by 0 in rows whose target is IgnoreIndex.
+// The sweep with Gradient reads the complete LSE and changes neither LSE nor Losses. It overwrites Logits by (softmax −
+// onehot)·Scale, or by 0 in rows whose target is IgnoreIndex.
 type CrossEntropyShard struct {
 	Logits, Targets, LSE, Losses, Weights device.Tensor
 	T, V, From                            int

@@ -7,12 +7,12 @@ import (
 	"mt/device"
 )
 
-// pools hold unused values of each type of operation. They save allocations, because an argument of Device.Do escapes
-// to the heap.
+// pools keep operations for reuse, a pool for each type of operation. An argument of Device.Do escapes to the heap, so
+// without reuse every call would allocate.
 var pools sync.Map // reflect.Type of the operation → *sync.Pool
 
-// Do enqueues o on s, a stream of d. It takes the argument from a pool, so it stops allocating once the pool holds
-// the most operations of that type enqueued at a time. An error makes the stream fail.
+// Do enqueues o on s, a stream of d. It copies o into a value from the pool of o's type, which returns to the pool
+// later. Once the pool holds enough values, Do allocates nothing. An error makes the stream fail.
 func Do[O any, P interface {
 	*O
 	device.Op
@@ -33,13 +33,13 @@ func Do[O any, P interface {
 	pool.(*sync.Pool).Put(p)
 }
 
-// Worker is an operation whose cost depends on its shape.
+// Worker is an operation whose cost depends on its shape, such as a matrix product or attention.
 type Worker interface {
 	device.Op
-	// Work returns the shape for people, and the number of floating-point operations; 0: unknown.
+	// Work returns the shape as text for people, and the number of floating-point operations; 0: unknown.
 	Work() (shape string, flops float64)
-	// MostWork returns the same shape, the type of the operands, and an upper bound of the floating-point operations.
-	// It does not allocate.
+	// MostWork returns the same shape as a Shape, the type of the operands, and an upper bound of the floating-point
+	// operations. It does not allocate.
 	MostWork() (Shape, device.DType, float64)
 }
 

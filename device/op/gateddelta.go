@@ -17,10 +17,10 @@ type DeltaShape struct {
 	GateStride       int
 }
 
-// Width returns the columns of a row of q, k and v.
+// Width returns how many columns a row of the tensor QKV has: q and k of all key heads and v of all heads.
 func (a *DeltaShape) Width() int { return 2*a.KeyHeads*a.KeyDim + a.Heads*a.ValueDim }
 
-// StatesLen returns the elements of States for T tokens.
+// StatesLen returns how many elements the tensor States has for T tokens.
 func (a *DeltaShape) StatesLen() int {
 	return (a.T + DeltaChunk - 1) / DeltaChunk * a.Heads * a.KeyDim * a.ValueDim
 }
@@ -88,7 +88,7 @@ func (a *GatedDeltaBackward) Check() error {
 	return c.err
 }
 
-// delta checks the arguments that forward and backward share.
+// delta checks the arguments that the forward and the backward of the gated delta rule share.
 func (c *checker) delta(a *DeltaShape, qkv, gates, aLog, dtBias device.Tensor) {
 	c.sizes(a.Seqs, a.T, a.KeyHeads, a.Heads, a.KeyDim, a.ValueDim, a.GateStride)
 	if a.KeyHeads <= 0 || a.Heads%a.KeyHeads != 0 {

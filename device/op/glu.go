@@ -96,7 +96,7 @@ func (c *checker) activation(f Activation) {
 	}
 }
 
-// alone checks that f is an activation of a single number.
+// alone checks that f can be applied to one number, as in an MLP without a gate.
 func (c *checker) alone(f Activation) {
 	if c.activation(f); f == CutSiLU || f == SigmoidGate {
 		c.fail("%v is computed of a gate", f)

@@ -46,8 +46,8 @@ func (m *MatMul) Work() (shape string, flops float64) {
 	return m.shape().String(), 2 * float64(m.M) * float64(m.N) * float64(m.K)
 }
 
-// atMost names the power of two at or above n ≥ 0. It keeps the number of shapes small for extents that depend on the
-// data.
+// atMost returns "≤" and the power of two at or above n ≥ 0. Names of shapes use it for extents that depend on the
+// data, so that there are few shapes.
 func atMost(n int) string { return fmt.Sprintf("≤%d", 1<<bits.Len(uint(max(n, 1)-1))) }
 
 func transposes(a, b bool) string {

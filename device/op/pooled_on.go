@@ -2,5 +2,5 @@
 
 package op
 
-// pooled reports whether arguments return to a pool for reuse.
+// pooled reports whether Do reuses the values to which it copies operations.
 const pooled = true

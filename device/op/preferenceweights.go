@@ -21,7 +21,7 @@ type PreferenceLoss struct {
 	Beta, Smoothing float32
 }
 
-// PreferenceKind is a formula of PreferenceLoss.
+// PreferenceKind selects one of the formulas of PreferenceLoss.
 type PreferenceKind uint8
 
 // The formulas.
@@ -66,8 +66,8 @@ func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// LogP returns log p of a document and its number of targets, given its tokens' losses. The float64 sum is rounded to
-// fp32, as the reference's log p is.
+// LogP returns the log-probability of a document and how many of its tokens have a target. losses and targets are those
+// of its tokens. The float64 sum is rounded to fp32, as the log-probability by the reference model is.
 func LogP(losses []float32, targets []int32) (p float32, n int) {
 	var sum float64
 	for t, target := range targets {
@@ -78,7 +78,8 @@ func LogP(losses []float32, targets []int32) (p float32, n int) {
 	return float32(-sum), n
 }
 
-// SameDocuments stands in place of the two reference log-probabilities of a pair whose documents are identical.
+// SameDocuments takes the place of a pair's two reference log-probabilities. It marks a pair whose two documents are
+// identical.
 var SameDocuments = [2]float32{float32(math.NaN()), float32(math.NaN())}
 
 // PreferenceWeights turns token losses into factors for each token's gradient. With these factors, the backward pass

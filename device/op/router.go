@@ -90,7 +90,8 @@ func (a *RouterBackward) Check() error {
 	return c.err
 }
 
-// Logits returns the logits of a token for a router with this many experts.
+// Logits returns how many logits a token has, for a router with this number of experts. A shared expert with a gate
+// adds one.
 func (r RouterRule) Logits(experts int) int {
 	if r.Gated {
 		return experts + 1
@@ -98,7 +99,7 @@ func (r RouterRule) Logits(experts int) int {
 	return experts
 }
 
-// Chosen returns the experts of a token if the router chooses k.
+// Chosen returns how many experts a token goes to, if the router chooses k. A shared expert adds one.
 func (r RouterRule) Chosen(k int) int {
 	if r.Shared {
 		return k + 1

@@ -7,7 +7,8 @@ import (
 	"mt/device"
 )
 
-// Shape holds the sizes that decide an operation's cost. It does not allocate. String formats the sizes for people.
+// Shape holds the sizes that decide an operation's cost. Making a Shape allocates nothing. String formats the sizes for
+// people.
 type Shape struct {
 	sizes  [5]int
 	format func(sizes [5]int) string
@@ -26,8 +27,8 @@ func BytesShape(bytes int64) Shape {
 	return Shape{[5]int{int(bytes)}, func(n [5]int) string { return human.Bytes(int64(n[0])) }}
 }
 
-// Load is an upper bound of an operation's work, computed from its arguments alone. With a Load, a watchdog can tell
-// long work from work that never ends.
+// Load is an upper bound of an operation's work, computed from its arguments alone. It bounds how long the operation
+// may take. So long work can be told from work that never ends.
 type Load struct {
 	Shape Shape
 	FLOPs float64      // 0: almost none
@@ -76,7 +77,8 @@ func (a *AttentionShape) shape() Shape {
 	return Shape{[5]int{a.Seqs, a.Heads, a.Dim}, func(n [5]int) string { return fmt.Sprintf("%d seqs, %d heads of %d", n[0], n[1], n[2]) }}
 }
 
-// most returns the FLOPs of one product if every query attended to all keys of the longest sequence or of its window.
+// most returns an upper bound of the FLOPs of one matrix product of attention. It assumes that every query attends to
+// all keys of the longest sequence, or of its window.
 func (a *AttentionShape) most() float64 {
 	seen := a.MaxK
 	if a.Window > 0 {

@@ -19,13 +19,13 @@ type SSDShape struct {
 	DtMin, DtMax      float32
 }
 
-// Width returns the columns of a row of x, b and c.
+// Width returns how many columns a row of the tensor XBC has: x of all heads, and b and c of all groups.
 func (a *SSDShape) Width() int { return a.Heads*a.HeadDim + 2*a.Groups*a.StateDim }
 
 // Chunks returns the number of chunks of T tokens.
 func (a *SSDShape) Chunks() int { return (a.T + SSDChunk - 1) / SSDChunk }
 
-// StatesLen returns the elements of States for T tokens.
+// StatesLen returns how many elements the tensor States has for T tokens.
 func (a *SSDShape) StatesLen() int { return a.Chunks() * a.Heads * a.HeadDim * a.StateDim }
 
 // SSD writes O. A head's state S is 0 where a sequence begins. Each token has the step dt = log(1 + e^(dt' + DtBias)),
@@ -87,7 +87,7 @@ func (a *SSDBackward) Check() error {
 	return c.err
 }
 
-// ssd checks the arguments that forward and backward share.
+// ssd checks the arguments that the forward and the backward of the state space scan share.
 func (c *checker) ssd(a *SSDShape, xbc, dt, aLog, dtBias, d device.Tensor) {
 	c.sizes(a.Seqs, a.T, a.Groups, a.Heads, a.HeadDim, a.StateDim, a.DtStride)
 	if a.Groups <= 0 || a.Heads%a.Groups != 0 {

@@ -10,15 +10,16 @@ import (
 	"mt/device"
 )
 
-// Table maps each type of operation to the function with which a device runs it. The function gets an S, such as one
-// of the device's streams. The device's file for an operation adds its function with Add. All Adds come before the
-// first Take. Any number of goroutines may call Take. The zero value is an empty table.
+// Table maps each type of operation to the function with which a device runs it. The function gets an S, such as one of
+// the device's streams. The device's file for an operation calls Add for its function. All calls of Add come before the
+// first call of Take. Any number of goroutines may call Take. The zero value is an empty table.
 type Table[S any] struct{ kinds map[reflect.Type]kind[S] } // by the type of the pointer
 
-// kind is one type of operation.
+// kind is the entry of one type of operation: its name, its function, and a pool of values for reuse.
 type kind[S any] interface {
 	name() string
-	// take returns a pointer to a copy of the struct behind o. run runs such a copy and puts it back into the pool.
+	// take returns a pointer to a copy of the struct to which o points. run calls the function with such a copy, and
+	// then keeps the copy for reuse.
 	take(o device.Op) any
 	run(on S, copy any) error
 }
@@ -76,7 +77,8 @@ func (t *Table[S]) Take(o device.Op) (Call[S], error) {
 	return Call[S]{k, k.take(o)}, nil
 }
 
-// Call is an operation's arguments and the function that runs it. The zero Call is none.
+// Call is an operation that is ready to run: a copy of its arguments and the function that runs it. The zero Call holds
+// no operation.
 type Call[S any] struct {
 	kind kind[S]
 	copy any // a pointer
@@ -85,7 +87,8 @@ type Call[S any] struct {
 // None reports whether c is the zero Call.
 func (c Call[S]) None() bool { return c.kind == nil }
 
-// Run runs the operation and puts its arguments back into the pool. A Call may run at most once.
+// Run runs the operation with the argument on, and then keeps the copy of its arguments for reuse. So a Call may run at
+// most once.
 func (c Call[S]) Run(on S) error { return c.kind.run(on, c.copy) }
 
 // kindOf implements kind for operations of type O.

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Resource is something that concurrent works share.
+// Resource is something that concurrent works (computations and copies) share, such as a link. When it is used up, they
+// slow each other down.
 type Resource int
 
 // String returns the resource's name.
@@ -16,11 +17,13 @@ func (r Resource) String() string {
 		"wires from other devices", "switch to the devices", "switch to the host", "switch both ways", "disk", "network"}[r]
 }
 
-// perDevice reports whether each device has its own instance of the resource; perSwitch, whether each switch has one.
+// perDevice reports whether every device has a resource r of its own, such as its link. perSwitch reports the same for
+// switches.
 func (r Resource) perDevice() bool { return r >= LinkUp && r <= WiresIn }
 func (r Resource) perSwitch() bool { return r >= SwitchUp && r <= SwitchBoth }
 
-// The resources. A work's share of a resource is from 0 (not used) to 1 (all of it, at the work's full speed).
+// The resources. A work's share of a resource is 0 if it does not use the resource, and 1 if it needs all of it at the
+// work's full speed.
 const (
 	Cores      Resource = iota // of the host
 	HostMemory                 // the bandwidth of the host's memory
@@ -38,18 +41,19 @@ const (
 	NumResources
 )
 
-// Work takes Seconds at full speed, and uses Share of every resource meanwhile.
+// Work is a computation or copy. It takes Seconds at full speed, and meanwhile uses the given Share of every resource.
 type Work struct {
 	Seconds float64
 	Share   [NumResources]float64
 	Device  int // the device whose links and units it uses
-	// Peer is another device whose resources the work uses, as given by PeerShare. Without such a device, Peer is
-	// Device.
+	// Peer is another device whose resources the work also uses, by the shares in PeerShare. If no other device takes
+	// part, Peer equals Device.
 	Peer      int
 	PeerShare [NumResources]float64
 }
 
-// Then combines w followed by next into one work of the same devices. Shares are averaged over the time.
+// Then returns one work that stands for w followed by next, on the same devices. Its shares are the averages over the
+// time.
 func (w Work) Then(next Work) Work {
 	total := w.Seconds + next.Seconds
 	if total <= 0 {
@@ -63,7 +67,8 @@ func (w Work) Then(next Work) Work {
 	return out
 }
 
-// Clock runs works and calls functions at their times. It is not for concurrent use.
+// Clock is a virtual clock. It runs works (computations and copies that take time), and calls functions when their time
+// has come. It is not for concurrent use.
 type Clock struct {
 	now    float64 // seconds
 	spent  float64 // by the current function, see Spend
@@ -79,7 +84,7 @@ type Clock struct {
 	PerSwitch int
 }
 
-// Use is the time in seconds that each resource was used up; partial use counts in proportion.
+// Use says for each resource how many seconds it was fully used. A second of half use counts as half a second.
 type Use [NumResources]float64
 
 // Since returns u minus earlier.
@@ -93,7 +98,7 @@ func (u Use) Since(earlier Use) Use {
 // Used returns the use of all resources so far.
 func (c *Clock) Used() Use { return c.used }
 
-// running is a work in progress.
+// running is a work that has begun and is not complete.
 type running struct {
 	needs []need
 	left  float64 // seconds at full speed
@@ -101,14 +106,14 @@ type running struct {
 	done  func()
 }
 
-// need is the share of one resource instance that a work uses at full speed. The owner is the number of the device or
-// switch, or 0 for a resource that all share.
+// need is the share of one resource that a work uses at full speed. owner says whose resource it is: the number of the
+// device or of the switch, or 0 for a resource that all share.
 type need struct {
 	resource, owner int
 	share           float64
 }
 
-// needs lists the resources that a work uses.
+// needs lists the resources that w uses, and how much of each. A resource of a switch is that of the device's switch.
 func (c *Clock) needs(w *Work) (out []need) {
 	add := func(shares *[NumResources]float64, device int) {
 		for r, s := range shares {
@@ -128,7 +133,7 @@ func (c *Clock) needs(w *Work) (out []need) {
 	return out
 }
 
-// owners returns the number of instances of a resource.
+// owners returns how many of a resource the machine has: one for each device, one for each switch, or one.
 func (c *Clock) owners(r Resource) int {
 	n, per := max(1, c.Devices), max(1, c.PerSwitch)
 	switch {
@@ -150,10 +155,10 @@ type timer struct {
 // spends.
 func (c *Clock) Now() time.Duration { return time.Duration((c.now + c.spent) * 1e9) }
 
-// Time is Now in seconds, without Spend of the current function.
+// Time returns the clock's time in seconds. In contrast to Now, it leaves out what the current function has spent.
 func (c *Clock) Time() float64 { return c.now }
 
-// At calls f at a time in seconds, on the scale of Time.
+// At arranges that f is called at a time in seconds, on the scale of Time.
 func (c *Clock) At(seconds float64, f func()) {
 	c.count++
 	heap.Push(&c.timers, timer{at: seconds, order: c.count, f: f})
@@ -163,10 +168,11 @@ func (c *Clock) At(seconds float64, f func()) {
 // function starts afterwards starts later.
 func (c *Clock) Spend(seconds float64) { c.spent += seconds }
 
-// After calls f in seconds seconds from Now.
+// After arranges that f is called when the given seconds have passed from Now.
 func (c *Clock) After(seconds float64, f func()) { c.At(c.now+c.spent+seconds, f) }
 
-// Start begins a work and calls done when it is complete.
+// Start begins the work w now, and calls done when w is complete. Other works that run at the same time may slow it
+// down.
 func (c *Clock) Start(w Work, done func()) {
 	begin := func() {
 		c.active = append(c.active, &running{needs: c.needs(&w), left: w.Seconds, done: done})
@@ -182,7 +188,8 @@ func (c *Clock) Start(w Work, done func()) {
 	}
 }
 
-// Run advances the clock until until returns true. It returns false if no event is left before that.
+// Run advances the clock, event by event, until the function until returns true. It returns false if no event is left
+// before that.
 func (c *Clock) Run(until func() bool) bool {
 	for !until() {
 		if !c.next() {
@@ -192,7 +199,8 @@ func (c *Clock) Run(until func() bool) bool {
 	return true
 }
 
-// next advances to the time of the next event and runs the event.
+// next advances the clock to the next event, the end of a work or a timer, and calls its function. It returns false if
+// there is no event.
 func (c *Clock) next() bool {
 	if c.stale {
 		c.share()
@@ -238,8 +246,8 @@ func (c *Clock) call(f func()) {
 	c.spent = 0
 }
 
-// share sets the speeds by max-min fairness. All speeds grow equally until a resource is used up. Works that need
-// this resource keep their speed. The others keep growing, up to 1.
+// share sets the speeds of all running works by max-min fairness. All speeds grow equally from 0 until a resource is
+// used up. The works that need this resource stay at the speed reached. The other speeds keep growing, at most to 1.
 func (c *Clock) share() {
 	for _, w := range c.active {
 		w.speed = -1 // not set yet
@@ -247,7 +255,7 @@ func (c *Clock) share() {
 	used, need := make([]Use, max(1, c.Devices)), make([]Use, max(1, c.Devices))
 	speed := 0.0
 	for left := len(c.active); left > 0; {
-		// How far can the unset speeds grow?
+		// How far can the speeds that are not yet set grow, before a resource is used up?
 		clear(need)
 		for _, w := range c.active {
 			if w.speed < 0 {
@@ -280,7 +288,7 @@ func (c *Clock) share() {
 	}
 }
 
-// uses reports whether a work uses a resource instance.
+// uses reports whether a work uses the resource of this owner, a device or a switch (0 for a resource that all share).
 func (w *running) uses(resource, owner int) bool {
 	return slices.ContainsFunc(w.needs, func(n need) bool { return n.resource == resource && n.owner == owner })
 }

@@ -9,7 +9,8 @@ import (
 	"mt/plan/rates"
 )
 
-// Device is a machine's device on a virtual clock. It is not for concurrent use.
+// Device is the device of a machine in plan/rates, on a virtual clock: its operations take time but compute nothing. It
+// is not for concurrent use.
 type Device struct {
 	clock   *Clock
 	index   int // number of the device
@@ -23,8 +24,9 @@ type Device struct {
 	up, down *engine
 }
 
-// New returns device number index of a machine that has passed Check. With unified it computes in host memory in
-// place. blank returns host memory for AllocHost; the memory is only read.
+// New returns the device with the number index of a machine m, which must have passed Check. With unified the device
+// computes in host memory in place. AllocHost returns the memory that blank returns; it is only read, so several calls
+// may share it.
 func New(clock *Clock, m *rates.Machine, index int, unified bool, blank func(bytes int64) ([]byte, error)) *Device {
 	d := &Device{clock: clock, index: index, machine: m, costs: rates.NewCosts(m), unified: unified, next: device.Align, blank: blank, enqueue: m.Device.Enqueue / 1e6}
 	if m.Device.Kind != "cpu" {
@@ -50,7 +52,7 @@ func (d *Device) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	return d.place(bytes), nil
 }
 
-// place returns memory at unused addresses.
+// place returns memory of this size at addresses that no other memory has. There is no content behind the addresses.
 func (d *Device) place(bytes int64) device.Mem {
 	m := device.Mem{Addr: d.next, Bytes: bytes}
 	d.next += (uintptr(bytes) + 2*device.Align - 1) / device.Align * device.Align
@@ -102,8 +104,8 @@ func (d *Device) inHost() bool {
 	return d.machine.Device.Kind == "cpu" || d.machine.Device.Integrated
 }
 
-// work returns the work of an operation with cost c. A CPU's operations use cores. If device memory is host memory,
-// operations also use host bandwidth.
+// work returns an operation of cost c as a Work on the clock. On a CPU, operations use the cores. If device memory is
+// host memory, they also use the host's memory bandwidth.
 func (d *Device) work(c rates.Cost) Work {
 	w := Work{Seconds: c.Seconds}
 	w.Share[Compute] = 1
@@ -121,14 +123,15 @@ func (d *Device) work(c rates.Cost) Work {
 	return w
 }
 
-// engine copies in one direction: one whole copy at a time, in the order in which streams are ready for them.
+// engine is the GPU's copy engine for one direction. It makes one whole copy at a time, in the order in which streams
+// become ready for their copies.
 type engine struct {
 	busy    bool
 	waiting []func()
 }
 
-// start calls begin now, or after the earlier copies. The copying stream calls end when its copy is complete. Copies
-// of a nil engine run concurrently.
+// start calls begin when the engine is free for the copy: now, or after the earlier copies. The stream must call end
+// when its copy is complete. With a nil engine begin is called at once, so copies run concurrently.
 func (e *engine) start(begin func()) {
 	if e != nil && e.busy {
 		e.waiting = append(e.waiting, begin)
@@ -140,7 +143,7 @@ func (e *engine) start(begin func()) {
 	begin()
 }
 
-// end starts the next copy.
+// end says that a copy is complete, and starts the next waiting copy.
 func (e *engine) end() {
 	if e == nil {
 		return
@@ -155,10 +158,10 @@ func (e *engine) end() {
 // Close implements device.Device.
 func (d *Device) Close() error { return nil }
 
-// event refers to its last record.
+// event may be recorded again and again; only the last recording counts.
 type event struct{ last *mark }
 
-// mark is one record: a point of a stream.
+// mark is one recording of an event: a point of a stream, and when the stream reached it.
 type mark struct {
 	done    bool
 	at      time.Duration

@@ -25,7 +25,7 @@ type item struct {
 	notify func(error)
 }
 
-// put enqueues x. The call costs the host a moment.
+// put enqueues x. The call itself takes the host some time, which passes on the clock.
 func (s *stream) put(x item) {
 	s.d.clock.Spend(s.d.enqueue)
 	x.after = s.d.clock.Now().Seconds()
@@ -33,8 +33,8 @@ func (s *stream) put(x item) {
 	s.advance()
 }
 
-// work enqueues w. Consecutive works become one, so the number of events stays small for launches with many
-// operations.
+// work enqueues w; op says that it is an operation and no copy. A work that follows another is joined with it into one.
+// So launches of many operations cause few events, and the simulation is fast.
 func (s *stream) work(w Work, op bool) {
 	w.Device = s.d.index
 	if w.PeerShare == [NumResources]float64{} {
@@ -48,11 +48,12 @@ func (s *stream) work(w Work, op bool) {
 	s.put(item{work: w, op: op})
 }
 
-// joined is the largest number of bytes of consecutive copies that are simulated as one copy. The limit keeps joined
-// copies about as short as the pieces in which activations are copied.
+// joined limits how many bytes of consecutive copies are simulated as one copy. Activations are copied in pieces of
+// about this size, so a joined copy is hardly longer than a real piece.
 const joined = 32 << 20
 
-// copy enqueues the copy w of bytes bytes by an engine. Small consecutive copies become one, like works.
+// copy enqueues the copy w of bytes bytes on the engine e. Small consecutive copies are joined into one, as works are.
+// Without an engine the copy is an ordinary work.
 func (s *stream) copy(w Work, e *engine, bytes int64) {
 	if e == nil {
 		s.work(w, false)
@@ -68,7 +69,7 @@ func (s *stream) copy(w Work, e *engine, bytes int64) {
 	s.put(item{work: w, engine: e, bytes: bytes})
 }
 
-// advance handles all items that are due.
+// advance starts the enqueued items in order, until one takes time or must wait.
 func (s *stream) advance() {
 	for !s.busy && len(s.items) > 0 {
 		x := s.items[0]
@@ -105,15 +106,15 @@ func (s *stream) advance() {
 	}
 }
 
-// resume continues with the first item, whose time has come.
+// resume is called when the wait for the first item's turn is over, and continues with this item.
 func (s *stream) resume() {
 	s.busy = false
 	s.advance()
 }
 
-// restarted returns the work w of operations that begin now. If the stream was idle, operations take up to twice as
-// long. This lasts until the device has lost rates.Device.Restart, or the idle time if that is shorter. Meanwhile the
-// operations use proportionally less of shared resources.
+// restarted returns w, the work of operations that begin now, with the slowness of a device that was idle. After idle
+// time, operations take up to twice as long. This lasts until it has cost rates.Device.Restart in total, or the idle
+// time if that is shorter. Meanwhile operations use proportionally less of shared resources.
 func (s *stream) restarted(w Work) Work {
 	if still := s.d.clock.Time() - s.ended; still > 1e-9 {
 		s.slow = min(s.d.machine.Device.Restart/1e6, still)
@@ -131,7 +132,8 @@ func (s *stream) restarted(w Work) Work {
 	return w
 }
 
-// completed continues after the first item's work.
+// completed is called when the work of the first item is complete; op says that it was an operation. The stream
+// continues with the next item.
 func (s *stream) completed(op bool) {
 	if op {
 		s.ended = s.d.clock.Time()
@@ -140,7 +142,7 @@ func (s *stream) completed(op bool) {
 	s.resume()
 }
 
-// reach completes a record and resumes the streams that wait for it.
+// reach is called when the stream reaches the recording m. It completes m and resumes the streams that wait for it.
 func (s *stream) reach(m *mark) {
 	m.done, m.at = true, s.d.clock.Now()
 	for _, w := range m.waiting {
@@ -159,7 +161,8 @@ func (s *stream) CopyD2H(dst []byte, src device.Mem) {
 	s.copyLink(s.d.down, LinkDown, s.d.machine.Link.Down, int64(len(dst)))
 }
 
-// copyLink enqueues a copy over the link by an engine. The copy also uses host memory.
+// copyLink enqueues a copy of bytes bytes over the link at rate GB/s, on the engine e. direction is LinkUp or LinkDown.
+// The copy also uses the host's memory bandwidth.
 func (s *stream) copyLink(e *engine, direction Resource, rate float64, bytes int64) {
 	if bytes == 0 {
 		return
@@ -178,7 +181,8 @@ func (s *stream) copyLink(e *engine, direction Resource, rate float64, bytes int
 	s.copy(w, e, bytes)
 }
 
-// crossing sets the link usage of a copy in one direction. If shared, the copy uses as much of the switch's link.
+// crossing sets how much of the link a copy in one direction uses: one is the share of that direction, both the share
+// of the limit for both directions together. shared: the copy uses the same shares of the switch's link.
 func crossing(share *[NumResources]float64, direction Resource, one, both float64, shared bool) {
 	share[direction], share[LinkBoth] = one, both
 	if shared {

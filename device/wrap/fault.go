@@ -36,13 +36,15 @@ type Failing struct {
 // fail (copies, Zero, Record, Wait, Sync). The result's streams and events work only with the result.
 func Fail(dev device.Device, failAt int64) *Failing { return &Failing{Device: dev, failAt: failAt} }
 
-// FailLate is Fail with a late fault, as on a GPU: the call returns, and the stream fails when it executes the call.
-// To do so it replaces the call by an operation whose fault dev finds only when it runs. dev must be of device/cpu.
+// FailLate is Fail with a late fault, as on a GPU: the call returns without an error, and the stream fails later, when
+// it executes the call. It replaces the call by an operation with an invalid index. dev finds this only when it runs
+// the operation, so dev must be of device/cpu, which checks indices.
 func FailLate(dev device.Device, failAt int64) *Failing {
 	return &Failing{Device: dev, failAt: failAt, late: true, rows: make([]int32, 3*device.Align/4)}
 }
 
-// misread enqueues on s, a stream of the wrapped device, an operation that gathers row 1 of a table with one row.
+// misread enqueues an invalid operation on s, a stream of the wrapped device: it reads row 1 of a table with one row.
+// The device notices that only when it runs the operation.
 func (d *Failing) misread(s device.Stream) {
 	d.rows[0] = 1
 	mem := device.Mem{Addr: reflect.ValueOf(d.rows).Pointer(), Bytes: 4 * int64(len(d.rows))}
@@ -53,7 +55,8 @@ func (d *Failing) misread(s device.Stream) {
 // Calls returns the number of calls counted so far.
 func (d *Failing) Calls() int64 { return d.calls.Load() }
 
-// call counts a call that the words of name describe. It returns the call's fault, or nil.
+// call counts a call, which the words of name describe. If it is the call that is to fail, it returns the fault;
+// otherwise nil.
 func (d *Failing) call(name ...string) error {
 	n := d.calls.Add(1)
 	if n != d.failAt {

@@ -6,8 +6,8 @@ import (
 	"mt/device"
 )
 
-// failingStream fails with the device's fault. After the fault it drops work, but records, waits and notifications
-// continue, so nobody waits forever.
+// failingStream is a stream that fails with the wrapper's fault. After the fault it drops work. Records, waits and
+// notifications continue, so nobody waits forever.
 type failingStream struct {
 	device.Stream
 	dev  *Failing
@@ -17,7 +17,7 @@ type failingStream struct {
 	err error
 }
 
-// do counts the named call and makes it, unless a call has failed.
+// do counts the call that name describes, and makes it unless the stream has failed.
 func (s *failingStream) do(name string, call func()) {
 	if s.fails(name) {
 		return
@@ -25,7 +25,8 @@ func (s *failingStream) do(name string, call func()) {
 	call()
 }
 
-// fails counts the named call, keeps its fault, and reports whether the stream has failed.
+// fails counts the call that name describes. If it is the call that is to fail, the stream keeps the fault as its
+// error. fails reports whether the stream has failed, now or earlier.
 func (s *failingStream) fails(name string) bool {
 	fault := s.dev.call(name, "on stream", s.name)
 	s.mu.Lock()
@@ -41,8 +42,8 @@ func (s *failingStream) fails(name string) bool {
 	return s.err != nil
 }
 
-// told returns the stream's error, given the wrapped stream's error err. A late fault is reported once the wrapped
-// stream has failed. Then every stream that fails reports it, for whatever reason, as on a GPU.
+// told returns the error that the stream reports, given the wrapped stream's error err. Once a late fault has happened,
+// every stream that fails for any reason reports that fault, as on a GPU.
 func (s *failingStream) told(err error) error {
 	if fault := s.dev.fault.Load(); s.dev.late && fault != nil && err != nil {
 		return fault

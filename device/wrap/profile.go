@@ -20,7 +20,7 @@ type Profiled struct {
 	err     error // the error of the first event that could not be created
 }
 
-// span is one enqueued operation.
+// span is one enqueued operation, with the events before and after it.
 type span struct {
 	what       key
 	flops      float64
@@ -28,7 +28,7 @@ type span struct {
 	start, end device.Event
 }
 
-// key identifies a sum of times: the operation and the sizes that decide its cost.
+// key says which times are added up: the times of one operation with the same sizes.
 type key struct{ op, shape string }
 
 // OpTime is the time of all calls of one operation with one shape.
@@ -123,7 +123,8 @@ func (d *Profiled) Close() error {
 	return d.Device.Close()
 }
 
-// event returns an event to record, or nil if none can be created.
+// event returns an event to record, a spare one if there is one. nil: the device cannot create another; then nothing is
+// timed.
 func (d *Profiled) event() device.Event {
 	if n := len(d.spare); n > 0 {
 		e := d.spare[n-1]

@@ -14,8 +14,8 @@ type Shape struct {
 	DQStride, DKStride  int
 }
 
-// scores calls f for every query and head. The arguments of f are the head, the query's row, the first key that the
-// query attends to, and the scaled scores from that key on.
+// scores calls f for every head and query. row is the query's row, and key the first key that the query attends to.
+// scores are the scaled scores from that key on, and slopes their derivatives by the scores before the softcap.
 func (s *Shape) scores(q, k []float64, f func(h, row, key int, scores, slopes []float64)) {
 	for i := range len(s.CuQ) - 1 {
 		nq, nk := int(s.CuQ[i+1]-s.CuQ[i]), int(s.CuK[i+1]-s.CuK[i])
@@ -37,14 +37,15 @@ func (s *Shape) scores(q, k []float64, f func(h, row, key int, scores, slopes []
 	}
 }
 
-// query returns the row of head h in a tensor laid out as Q; key does so for K.
+// query returns the elements of head h in the given row of a tensor laid out as Q. key does the same for K, where heads
+// share key/value heads.
 func (s *Shape) query(q []float64, row, h int) []float64 { return q[row*s.QStride+h*s.Dim:][:s.Dim] }
 
 func (s *Shape) key(k []float64, row, h int) []float64 {
 	return k[row*s.KStride+h/(s.Heads/s.KVHeads)*s.Dim:][:s.Dim]
 }
 
-// dot adds four partial sums, which a processor computes in parallel.
+// dot returns Σ x·y. It keeps four partial sums, because a processor can compute them in parallel.
 func dot(x, y []float64) float64 {
 	var a, b, c, d float64
 	y = y[:len(x)]

@@ -36,7 +36,8 @@ func (a Conv) ShortConv(y, x, tail []float64) {
 	})
 }
 
-// ShortConvBackward sets dx and adds to dw and dbias, each unless nil: the gradients of x, W and Bias, given dy.
+// ShortConvBackward computes the gradients of x, W and Bias, given dy, the gradient of y. It overwrites dx, and adds to
+// dw and dbias. Each of the three may be nil.
 func (a Conv) ShortConvBackward(dx, dw, dbias, dy, x []float64, dxStride int) {
 	for t := range int(a.Cu[len(a.Cu)-1]) {
 		clear(dx[t*dxStride:][:a.width()])
@@ -69,8 +70,8 @@ func (a Conv) ShortConvBackward(dx, dw, dbias, dy, x []float64, dxStride int) {
 	})
 }
 
-// convolve calls f for every token and channel with the sum and with a function of a tap. The function returns the
-// value that the tap reads and its token, −1 for a token before the sequence.
+// convolve calls f for every token t and channel c with the sum of the convolution. For a tap j, at(j) returns the
+// input value and the token from which it comes, −1 for a token before the sequence.
 func (a Conv) convolve(x, tail []float64, f func(t, c int, sum float64, at func(j int) (float64, int))) {
 	cu, channels, taps := a.Cu, a.Channels, a.Taps
 	input := func(row []float64, c int) float64 {
@@ -106,7 +107,7 @@ func (a Conv) convolve(x, tail []float64, f func(t, c int, sum float64, at func(
 	}
 }
 
-// step is one token of one head.
+// step holds the numbers of one token and one head in the recurrence of the gated delta rule.
 type step struct {
 	q, k, v          []float64 // q and k are normalized
 	rq, rk           float64   // factors that normalized q and k, without the scale of q
@@ -116,7 +117,8 @@ type step struct {
 	memory           []float64 // midᵀk
 }
 
-// steps returns the steps of head h through a sequence that begins with state s.
+// steps computes tokens from … to−1, one sequence, for head h, and returns one step for each token. s is the state
+// before the sequence.
 func (a Delta) steps(h int, from, to int32, qkv, gates, aLog, dtBias, s []float64) (out []step) {
 	K, V := a.KeyDim, a.ValueDim
 	keys := a.KeyHeads * K
@@ -147,7 +149,7 @@ func (a Delta) steps(h int, from, to int32, qkv, gates, aLog, dtBias, s []float6
 
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
-// unit returns x scaled to length scale, and the reciprocal of its length.
+// unit returns x scaled to the length scale, and r = 1 / the length of x.
 func unit(x []float64, scale float64) (y []float64, r float64) {
 	r = 1 / math.Sqrt(dot(x, x)+1e-6)
 	for _, v := range x {
@@ -185,7 +187,8 @@ func (a Delta) GatedDelta(o, states, last, qkv, gates, aLog, dtBias []float64) {
 	}
 }
 
-// GatedDeltaBackward sets dqkv and dgates, and adds to daLog and ddtBias, given do.
+// GatedDeltaBackward computes gradients, given do, the gradient of o. It overwrites dqkv and dgates, and adds to daLog
+// and ddtBias.
 func (a Delta) GatedDeltaBackward(dqkv, dgates, daLog, ddtBias, do, qkv, gates, aLog, dtBias []float64) {
 	K, V := a.KeyDim, a.ValueDim
 	keys := a.KeyHeads * K
@@ -213,8 +216,9 @@ func (a Delta) GatedDeltaBackward(dqkv, dgates, daLog, ddtBias, do, qkv, gates, 
 	}
 }
 
-// backward adds to the gradients of v and of unnormalized q and k, and returns the gradients of β and g. It turns ds,
-// the gradient of the state after the step, into that before the step.
+// backward adds the step's gradients of v and of q and k before their normalization, and returns the gradients of β and
+// g. ds holds the gradient of the state after the step; backward turns it into the gradient of the state before the
+// step.
 func (st step) backward(dq, dk, dv, ds, do []float64) (dbeta, dg float64) {
 	V := len(st.v)
 	dqn, dkn, dd := make([]float64, len(st.q)), make([]float64, len(st.k)), make([]float64, V)
@@ -241,7 +245,8 @@ func (st step) backward(dq, dk, dv, ds, do []float64) (dbeta, dg float64) {
 	return dbeta, dg
 }
 
-// unitBackward adds to dx the gradient of x, given dy of y = scale·x·r.
+// unitBackward takes a gradient through the normalization y = scale·r·x. dy is the gradient of y; it adds the gradient
+// of x to dx.
 func unitBackward(dx, dy, y []float64, r, scale float64) {
 	along := dot(dy, y) / scale
 	for i := range dx {

@@ -60,7 +60,8 @@ func (r RouterRule) scale() float64 {
 	return float64(r.Scale)
 }
 
-// widths returns a token's number of logits and of experts.
+// widths returns how many logits a token has and how many experts it goes to. The router chooses K of E experts; a
+// shared expert is not one of them.
 func (r RouterRule) widths(E, K int) (logits, chosen int) {
 	if r.Shared {
 		K++
@@ -71,7 +72,7 @@ func (r RouterRule) widths(E, K int) (logits, chosen int) {
 	return E, K
 }
 
-// scores returns the scores of a row of logits.
+// scores returns each expert's score for a token, given the token's row of logits.
 func (r RouterRule) scores(row []float64) []float64 {
 	if !r.Sigmoid {
 		return softmax(row)
@@ -85,7 +86,8 @@ func (r RouterRule) scores(row []float64) []float64 {
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// least returns the initial value of a sum of scores that becomes a divisor.
+// least returns the value at which a sum of chosen scores begins. It keeps the sum, by which the scores are then
+// divided, above 0.
 func (r RouterRule) least() float64 {
 	if r.Sigmoid {
 		return 1e-20
@@ -103,7 +105,8 @@ func falling(v []float64) []int32 {
 	return order
 }
 
-// choose returns the K experts with the largest keys in the open groups.
+// choose returns the K experts with the largest keys, the largest first. If experts are in groups, it considers only
+// the open groups, which have the best experts.
 func (r RouterRule) choose(keys []float64, K int) []int32 {
 	order := falling(keys)
 	if r.Groups > 0 {
@@ -121,7 +124,8 @@ func (r RouterRule) choose(keys []float64, K int) []int32 {
 	return order[:K]
 }
 
-// near returns the softmax that weights the k-th chosen expert, over the experts near it except those chosen before.
+// near returns the probabilities of a softmax over the experts whose logits in row are near that of the k-th chosen
+// expert. Experts chosen before it are left out. The probability of the k-th chosen expert is its weight.
 func (r RouterRule) near(row []float64, chosen []int32, k int) []float64 {
 	p, top, sum := make([]float64, len(row)), row[chosen[k]], 0.0
 	for e, s := range row {
@@ -223,8 +227,9 @@ func RouterBackward(dlogits, logits []float64, ids []int32, dweights []float64, 
 	}
 }
 
-// SortByExpert lists the indices of ids by expert in order; rows is order/K. offsets has the start of each expert's
-// list. It adds the length of each expert's list to counts (E).
+// SortByExpert writes to order the indices of ids, sorted by expert and in ascending order within an expert. rows is
+// order/K, the token of each index. offsets has the start of each expert's indices. The number of each expert's indices
+// is added to counts (E).
 func SortByExpert(ids, order, rows, offsets, counts []int32, E, K int) {
 	n := 0
 	for e := range E {
@@ -291,8 +296,8 @@ func CutGLU(alpha, limit float64, y, gu []float64, T, F int) {
 	}
 }
 
-// CutGLUBackward is GLUBackward for CutGLU. Inputs beyond a limit have gradient 0; inputs at the limit have a
-// gradient.
+// CutGLUBackward writes the gradients of CutGLU; it has the arguments of GLUBackward. Inputs beyond a limit have
+// gradient 0; inputs at the limit have a gradient.
 func CutGLUBackward(alpha, limit float64, dgu, y, dy, gu []float64, T, F int) {
 	for t := range T {
 		for i := range F {

@@ -177,7 +177,7 @@ func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, sc
 	}
 }
 
-// softcapped returns x after the softcap, and the slopes.
+// softcapped returns x after the softcap with this limit, and the softcap's derivative at each element.
 func softcapped(x []float64, limit float64) (y, slopes []float64) {
 	y, slopes = make([]float64, len(x)), make([]float64, len(x))
 	for i, v := range x {
@@ -247,7 +247,8 @@ func GLU(f Activation, y, gu []float64, T, F int) {
 	}
 }
 
-// GLUBackward overwrites dgu, which may be gu, and y unless y is nil; y may be dy.
+// GLUBackward writes the gradient of GLU's input gu to dgu, given dy. Unless y is nil it also writes GLU's result to y.
+// dgu may be gu, and y may be dy.
 func GLUBackward(f Activation, dgu, y, dy, gu []float64, T, F int) {
 	for t := range T {
 		for i := range F {
@@ -268,7 +269,8 @@ func Activate(f Activation, y, x []float64) {
 	}
 }
 
-// ActivateBackward overwrites dx, which may be x, and y unless y is nil; y may be dy.
+// ActivateBackward writes the gradient of Activate's input x to dx, given dy. Unless y is nil it also writes Activate's
+// result to y. dx may be x, and y may be dy.
 func ActivateBackward(f Activation, dx, y, dy, x []float64) {
 	for i, d := range dy {
 		v, slope := f(x[i])
@@ -365,7 +367,8 @@ func AddPositions(y, x, table []float64, pos []int32, C int) {
 	}
 }
 
-// AddPositionsBackward adds dy (T, C), the tokens from from on, to the rows of their positions in dtable.
+// AddPositionsBackward adds row t of dy (T, C) to the row of dtable for its position in its sequence. The rows of dy
+// are the T tokens that begin with token number from. cu holds the sequences' bounds.
 func AddPositionsBackward(dtable, dy []float64, cu []int32, from, T, C int) {
 	for s, first := range cu[:len(cu)-1] {
 		for t := max(int(first), from); t < min(int(cu[s+1]), from+T); t++ {
@@ -391,7 +394,8 @@ func AddNoise(x []float64, cu []int32, from, first, step, C int, seed uint64, sc
 	}
 }
 
-// Uniform returns the number in (−1, 1) for column c at a place in a step.
+// Uniform returns a random number in (−1, 1), determined by its arguments alone. c is the column, place the row's
+// position, and step the training step.
 func Uniform(seed uint64, step, place, c int) float64 {
 	l0, l1, r0, r1 := uint64(c/4), uint64(place), uint64(step), uint64(0)
 	k0, k1 := seed&math.MaxUint32, seed>>32

@@ -2,8 +2,9 @@ package oracle
 
 import "math"
 
-// Preference returns the loss of a pair and its derivatives by the two sums. Arrays have the chosen document before
-// the rejected one: sums of −log p(target), log p by the reference, and numbers of targets. kind is
+// Preference returns the loss of a pair of documents, and its derivatives by the two documents' log-probabilities.
+// Element 0 of each array is the chosen document, and element 1 the rejected one. sums are the sums of −log p(target),
+// reference the log-probabilities by the reference model, and targets the numbers of targets. kind is
 // op.PreferenceKind.
 func Preference(kind int, beta, smoothing float64, sums, reference [2]float64, targets [2]int) (loss float64, by [2]float64) {
 	c, r := -sums[0]-reference[0], -sums[1]-reference[1]

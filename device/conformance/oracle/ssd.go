@@ -18,7 +18,8 @@ type ssdStep struct {
 	inside         bool
 }
 
-// steps returns the steps of head h through tokens [from, to), which begin with state s.
+// steps computes tokens from … to−1 of one sequence for head h, and returns one ssdStep for each token. s is the state
+// before token from.
 func (a SSD) steps(h int, from, to int32, xbc, dt, aLog, dtBias, s []float64) (out []ssdStep) {
 	P, N, inner := a.HeadDim, a.StateDim, a.Heads*a.HeadDim
 	g := h / (a.Heads / a.Groups)
@@ -68,7 +69,8 @@ func (a SSD) SSD(o, states, last, xbc, dt, aLog, dtBias, d []float64) {
 	}
 }
 
-// SSDBackward sets dxbc and ddt, and adds to daLog, ddtBias and dd, given do.
+// SSDBackward computes gradients, given do, the gradient of o. It overwrites dxbc and ddt, and adds to daLog, ddtBias
+// and dd.
 func (a SSD) SSDBackward(dxbc, ddt, daLog, ddtBias, dd, do, xbc, dt, aLog, dtBias, d []float64) {
 	P, N := a.HeadDim, a.StateDim
 	width := a.Heads*P + 2*a.Groups*N

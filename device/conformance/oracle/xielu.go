@@ -18,7 +18,8 @@ func XIELU(y, x, alpha []float64) {
 	}
 }
 
-// XIELUBackward overwrites dx, which may be x, and y, which may be dy, and adds the gradient of alpha to dalpha.
+// XIELUBackward writes the gradient of x to dx and XIELU's result to y, given dy. It adds the gradient of alpha to
+// dalpha. dx may be x, and y may be dy.
 func XIELUBackward(dx, y, dy, x, alpha, dalpha []float64) {
 	a, b := math.Log1p(math.Exp(alpha[0])), xieluBeta+math.Log1p(math.Exp(alpha[1]))
 	for i, d := range dy {

@@ -2,7 +2,8 @@ package gemm
 
 import "unsafe"
 
-// panelAfter returns the address of the panel that kernels use after the j-th panel of block kb of K.
+// panelAfter returns the address of the packed panel of B that kernels read after the j-th panel of block kb of K. The
+// kernel prefetches it.
 func (w *Workspace) panelAfter(b *block, kb, j int) uintptr {
 	switch {
 	case j+1 < b.last:
@@ -15,21 +16,21 @@ func (w *Workspace) panelAfter(b *block, kb, j int) uintptr {
 
 const cacheLine = 64
 
-// source is the part of A, as stored, that kernels will read next. Each kernel call prefetches one or two rows of it.
+// source is the part of A in its stored form that will be read next. Each kernel call prefetches one or two rows of it.
 type source struct {
 	from uintptr // the first row that the next call prefetches
 	ld   uintptr // bytes between rows
 	rows int     // rows left
 
-	// Arguments of a kernel call: the offset in bytes of a second row (0: there is one row only), and the step in
-	// bytes after every 16 of K.
+	// Arguments of a kernel call. across is the distance in bytes from the first prefetched row to the second; 0: there
+	// is only one. down is the distance in bytes to the next address, added after every 16 elements of K.
 	across, down uintptr
 }
 
-// sourceAfter returns the part of A that kernels read after block kb of K of task b. calls kernel calls share its
-// prefetching. It is the next block of K or, after the last block, the first block of the task that is claimed next,
-// probably by this thread. A transposed A is not prefetched: its rows are short and far apart, so prefetching does
-// not pay.
+// sourceAfter returns the part of A that will be read after block kb of K of task b. The prefetching is spread over the
+// next calls kernel calls. The part is the next block of K. After the last block it is the first block of the next
+// unclaimed task, which this thread will probably claim. A transposed A is not prefetched: its rows are short and far
+// apart, so prefetching does not pay.
 func (w *Workspace) sourceAfter(b *block, kb, calls int) source {
 	if w.TransA {
 		return source{}

@@ -6,10 +6,10 @@ import (
 	"mt/base/parallel"
 )
 
-// packGroup is the number of panels of B in one unit of packing work.
+// packGroup is the number of panels of B that a thread packs at a time.
 const packGroup = 8
 
-// chunk is the range of columns of B that is packed.
+// chunk is the range of columns of B that is packed at the moment. A large B is packed and multiplied chunk by chunk.
 type chunk struct{ from, n int }
 
 // runBlocks computes the product with packed operands.
@@ -30,10 +30,11 @@ func (w *Workspace) runBlocks(p *parallel.Pool) {
 	}
 }
 
-// panelStride returns the distance in packed elements between panels of a block of k of K.
+// panelStride returns the distance between two packed panels, in packed elements, if a panel holds k elements of K.
 func (w *Workspace) panelStride(k int) int { return roundUp(w.layout.steps(k), kGrain) * w.level.nr }
 
-// panelsBefore returns the offset of the panels of block kb of K. All earlier blocks have full length.
+// panelsBefore returns the offset at which the packed panels of block kb of K begin. All earlier blocks have the full
+// length kc.
 func (w *Workspace) panelsBefore(kb int) int { return kb * w.plan.panels * w.panelStride(w.plan.kc) }
 
 // panel returns the j-th packed panel of block kb of K.
@@ -44,7 +45,8 @@ func (w *Workspace) panel(kb, j int) *float32 {
 
 func (w *Workspace) packUnits() int { return w.plan.kBlocks * ceil(w.plan.panels, packGroup) }
 
-// packLane packs units of B on one thread until none are left.
+// packLane packs B on one thread: it claims one group of panels after another until none are left. lane is the thread's
+// number.
 func (w *Workspace) packLane(lane int) {
 	units := w.packUnits()
 	for u := w.claim(); u < units; u = w.claim() {
@@ -52,7 +54,7 @@ func (w *Workspace) packLane(lane int) {
 	}
 }
 
-// packUnit packs one group of panels of one block of K.
+// packUnit packs the u-th piece of work: one group of panels of B, for one block of K.
 func (w *Workspace) packUnit(s *lane, u int) {
 	l := w.level
 	groups := ceil(w.plan.panels, packGroup)
@@ -67,7 +69,8 @@ func (w *Workspace) packUnit(s *lane, u int) {
 	}
 }
 
-// tileLane computes blocks of D on one thread until none are left.
+// tileLane computes D on one thread: it claims one block of D after another until none are left. lane is the thread's
+// number.
 func (w *Workspace) tileLane(lane int) {
 	tasks := w.plan.mBlocks * w.plan.nBlocks
 	for t := w.claim(); t < tasks; t = w.claim() {
@@ -82,7 +85,7 @@ func (w *Workspace) tileLane(lane int) {
 	}
 }
 
-// block is one task: a block of D.
+// block is one task of a thread: a block of rows and columns of D, which it computes for all of K.
 type block struct {
 	*lane
 	m0, m       int // rows
@@ -97,7 +100,8 @@ type block struct {
 	ldc, ldd int
 }
 
-// blockOf returns the block of the t-th task. Consecutive tasks read the same panels of B.
+// blockOf returns the block of D that is the t-th task. Consecutive tasks use the same packed panels of B, which are
+// then in the cache.
 func (w *Workspace) blockOf(t int) block {
 	p, l := &w.plan, w.level
 	var b block
@@ -112,7 +116,8 @@ func (w *Workspace) blockOf(t int) block {
 	return b
 }
 
-// prepare sets the destination of the block and the initial value to which the first block of K is added.
+// prepare chooses where block b is summed: in D itself or in the thread's memory s. It also sets the value to which the
+// product of the first block of K is added.
 func (w *Workspace) prepare(b *block, s *lane) {
 	b.lane = s
 	if !w.plan.inPlace {
@@ -140,7 +145,8 @@ func (w *Workspace) prepare(b *block, s *lane) {
 	}
 }
 
-// readA points b to its rows of A for block kb of K: in place, or packed.
+// readA sets where the kernels read task b's rows of A, for block kb of K: in A itself, or in a packed copy that readA
+// makes.
 func (w *Workspace) readA(b *block, kb int) {
 	k0, k := w.plan.kRange(kb, w.K)
 	if w.plan.inPlace {
@@ -155,7 +161,8 @@ func (w *Workspace) readA(b *block, kb int) {
 	}
 }
 
-// multiply runs the kernels of b for one block of K. The kernels prefetch the next panel and the next part of A.
+// multiply runs the kernels of task b for one block of K. Each kernel call also prefetches the next panel of B and the
+// next part of A.
 func (w *Workspace) multiply(b *block, kb int) {
 	l := w.level
 	_, k := w.plan.kRange(kb, w.K)
@@ -184,7 +191,8 @@ func (w *Workspace) multiply(b *block, kb int) {
 	}
 }
 
-// complete adds the bias if prepare could not, and rounds to bf16.
+// complete finishes a block after the last block of K. It adds the bias if C took the place of the initial value, and
+// rounds a bf16 D.
 func (w *Workspace) complete(b *block) {
 	late := w.C != nil && w.Bias != nil
 	if !late && !w.DBF16 {

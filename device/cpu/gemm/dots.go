@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// maxDotRows is the largest M for which kernels read B in place. The time of such a product is the time to read
-	// B. Packing would read B twice and write it once.
+	// maxDotRows is the largest M for which kernels read B where it lies, without packing. Such a product takes as long
+	// as reading B once. Packing would read B twice and write it once.
 	maxDotRows = 4
-	// dotUnit is the approximate number of bytes of B in one unit of work.
+	// dotUnit is the approximate number of bytes of B that a thread takes at a time.
 	dotUnit = 256 << 10
 )
 
@@ -31,10 +31,10 @@ func (w *Workspace) runDots(p *parallel.Pool) {
 	p.Run(min(w.threads, ceil(w.N, w.dotRows())), w.dotBody)
 }
 
-// dotRows returns the rows of B in one unit of work, a multiple of four.
+// dotRows returns how many rows of B a thread takes at a time, a multiple of four.
 func (w *Workspace) dotRows() int { return max(roundUp(dotUnit/(w.K*w.right.size()), 4), 4) }
 
-// dotLane computes units of D until none are left.
+// dotLane computes columns of D on one thread: it claims one group of B's rows after another until none are left.
 func (w *Workspace) dotLane(lane int) {
 	rows := w.dotRows()
 	units := ceil(w.N, rows)
@@ -46,7 +46,8 @@ func (w *Workspace) dotLane(lane int) {
 	}
 }
 
-// dotGroup computes columns n … n+count-1 of D, at most four.
+// dotGroup computes count columns of D, from column n on: dot products of each row of A with count rows of B. count is
+// at most four.
 func (w *Workspace) dotGroup(s *lane, n, count int) {
 	for i := range s.four {
 		s.four[i] = min(i, count-1) * w.K * w.right.size()
@@ -59,7 +60,7 @@ func (w *Workspace) dotGroup(s *lane, n, count int) {
 	}
 }
 
-// addOnly writes D for K = 0.
+// addOnly writes D for K = 0, where the product is 0 and only C and the bias are left.
 func (w *Workspace) addOnly() {
 	for m := range w.M {
 		for n := range w.N {

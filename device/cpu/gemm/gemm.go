@@ -46,7 +46,7 @@ func Run(p *parallel.Pool, ws *Workspace, a Args) {
 	}
 }
 
-// operand is a matrix in memory. Element (r, c) lies ld·r + c elements after p.
+// operand is a matrix in memory. Element (r, c) lies ld·r + c elements after the address p.
 type operand struct {
 	p    unsafe.Pointer
 	ld   int
@@ -86,7 +86,7 @@ func (a *Args) operands() (left, right, result operand) {
 	return left, right, operand{a.D, a.N, a.DBF16}
 }
 
-// bias returns the bias of n columns from column from; nil: none.
+// bias returns the bias of the n columns that begin with column from; nil: the product has no bias.
 func (a *Args) bias(from, n int) []float32 {
 	if a.Bias == nil {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"mt/base/bf16"
 )
 
-// The level in plain Go. Machines without another level use it, and tests compare the assembly with it. Tiles are 4
-// by 8.
+// Kernels in plain Go. Machines without assembly kernels use them, and tests compare the assembly with them. A tile of
+// D has 4 rows and 8 columns.
 const (
 	genericMR = 4
 	genericNR = 8
@@ -34,7 +34,7 @@ var generic = &level{
 	dot:    dotGeneric,
 }
 
-// genericKernels returns the kernels of all heights.
+// genericKernels returns the kernels for tiles of 1 to genericMR rows; the index is the number of rows.
 func genericKernels() []kernelFunc {
 	kernels := make([]kernelFunc, genericMR+1)
 	for h := 1; h <= genericMR; h++ {
@@ -97,8 +97,8 @@ func packRowsTGeneric(dst *float32, a operand, rows, k int, _ *rowOffsets) {
 	transposeTo(dst, rowStride, a, k, rows)
 }
 
-// packPanels copies k rows of n columns of src into panels of w columns, which are
-// stride floats apart.
+// packPanels packs a matrix src of k rows and n columns into panels of w columns. Panels are stride floats apart;
+// within a panel the rows follow one another.
 func packPanels(dst *float32, stride, w int, src operand, n, k int) {
 	for j := 0; j < n; j += w {
 		out := unsafe.Slice(at(dst, j/w*stride), k*w)
@@ -117,14 +117,15 @@ func packPanels(dst *float32, stride, w int, src operand, n, k int) {
 	}
 }
 
-// packPanelsT is packPanels for a src that is stored transposed.
+// packPanelsT does what packPanels does, for a src that is stored transposed.
 func packPanelsT(dst *float32, stride, w int, src operand, n, k int) {
 	for j := 0; j < n; j += w {
 		transposeTo(at(dst, j/w*stride), w, src.at(j, 0), min(w, n-j), k)
 	}
 }
 
-// transposeTo writes the transpose of rows rows of n elements of src: n rows, stride apart.
+// transposeTo transposes a matrix of rows rows and n columns: row r of src becomes column r of dst. The n rows of dst
+// are stride floats apart.
 func transposeTo(dst *float32, stride int, src operand, rows, n int) {
 	r := 0
 	if !src.bf16 {
@@ -143,7 +144,7 @@ func transposeTo(dst *float32, stride int, src operand, rows, n int) {
 	}
 }
 
-// copyRow fills dst with the first elements of src, as fp32.
+// copyRow fills dst with the first elements of src, converted to fp32.
 func copyRow(dst []float32, src operand) {
 	if !src.bf16 {
 		copy(dst, src.f32(len(dst)))

@@ -3,15 +3,15 @@ package gemm
 import "os"
 
 // maxKC is the largest block of K that is packed at once. Panels and tiles of this length fit the second-level cache,
-// which is fast enough for the kernels. Longer blocks read and write D less often.
+// which the kernels can read without waiting. Longer blocks read and write D less often.
 const maxKC = 512
 
-// kGrain: sizes of blocks of K and of panels are rounded up to a multiple of it. The AVX-512 transposition writes
-// whole blocks of kGrain.
+// kGrain is the multiple to which the lengths of K's blocks and panels are rounded up. The AVX-512 transposition always
+// writes kGrain elements at a time.
 const kGrain = 16
 
-// rowStride is the distance in floats between the rows of packed A. It exceeds maxKC, and places the rows of a tile
-// in different cache sets.
+// rowStride is the distance in floats between the rows of packed A. It exceeds maxKC, so that the rows of a tile lie in
+// different cache sets and do not evict each other.
 const rowStride = 528
 
 // kernelFunc computes a tile of d: the product of a tile of A and a packed panel of B over k ≥ 1 steps of K. It adds
@@ -36,20 +36,21 @@ type layout struct {
 	// packRows writes rows rows of k elements of a, rowStride packed elements apart. It may write up to the next
 	// multiple of kGrain packed elements.
 	packRows func(dst *float32, a operand, rows, k int)
-	// packRowsT is packRows for an a that is stored transposed. It may write up to the next multiples of kGrain of
-	// rows and of packed elements.
+	// packRowsT does what packRows does, for an a that is stored transposed. It may write up to the next multiples of
+	// kGrain rows and packed elements.
 	packRowsT func(dst *float32, a operand, rows, k int, s *rowOffsets)
 	// packB writes the n columns of b as panels of nr columns. Panels are stride apart and their rows nr apart.
 	// Missing columns of the last panel are arbitrary.
 	packB func(dst *float32, stride int, b operand, n, k int)
-	// packBT is packB for a b that is stored transposed. It may write up to the next multiple of kGrain of rows.
+	// packBT does what packB does, for a b that is stored transposed. It may write up to the next multiple of kGrain
+	// rows.
 	packBT func(dst *float32, stride int, b operand, n, k int, s *rowOffsets)
 }
 
-// steps returns the packed elements for k of K.
+// steps returns the number of packed elements that hold k elements of K.
 func (l *layout) steps(k int) int { return ceil(k, l.perStep) }
 
-// level is the implementation for one instruction set.
+// level is the set of functions for one instruction set, such as AVX2: kernels and packing.
 type level struct {
 	name   string
 	mr, nr int     // largest height and the width of a kernel
@@ -58,15 +59,15 @@ type level struct {
 
 	widen  func(dst *float32, src *uint16, n int)
 	narrow func(dst *uint16, src *float32, n int)
-	// dot writes the products of x (k) with four rows of b. offsets are the distances of the rows from b's origin, in
-	// bytes.
+	// dot writes to d the dot products of x, which has k elements, with four rows of b. offsets are the distances of
+	// the rows from b's origin in bytes.
 	dot func(d *[4]float32, x *float32, b operand, offsets *[4]int, k int)
 }
 
-// rowOffsets is scratch memory for the byte offsets of rows.
+// rowOffsets is memory in which packing functions collect the byte offsets of rows, for the assembly.
 type rowOffsets [32]int
 
-// best is the level that Run uses.
+// best is the level (kernels for one instruction set) that Run uses.
 var best = choose(os.Getenv("MT_CPU"))
 
 // Level returns the instruction set in use: "avx512bf16", "avx512", "avx2", "neon" or "generic". The environment
@@ -74,7 +75,8 @@ var best = choose(os.Getenv("MT_CPU"))
 // limit.
 func Level() string { return best.name }
 
-// choose returns this machine's fastest level that limit allows.
+// choose returns the fastest level (kernels for one instruction set) of this machine. limit names the fastest level
+// allowed; "": no limit.
 func choose(limit string) *level {
 	rank := map[string]int{"generic": 0, "avx2": 1, "neon": 1, "avx512": 2, "avx512bf16": 3}
 	most, limited := rank[limit]

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// levels lists the levels of this machine, the fastest first.
+// levels lists the levels (kernels for one instruction set each) that this machine can run, the fastest first.
 func levels() []*level {
 	var all []*level
 	x := &cpu.X86
@@ -57,16 +57,16 @@ func packRows512(dst *float32, a operand, rows, k int) {
 	}
 }
 
-// packRowsT512 packs 16 of K at a time. A row that ends earlier repeats its last element; kernels do not read the
-// repetitions.
+// packRowsT512 packs 16 elements of K at a time. A row that ends earlier is filled up with its last element; kernels do
+// not read these repetitions.
 func packRowsT512(dst *float32, a operand, rows, k int, s *rowOffsets) {
 	for j := 0; j < k; j += 16 {
 		transpose16(at(dst, j), rowStride, a.at(j, 0), k-j, rows, s)
 	}
 }
 
-// transpose16 writes the transpose of n elements of up to 16 rows of src. If there are fewer rows, it repeats the
-// last.
+// transpose16 transposes n columns of up to 16 rows of src into rows of 16 floats, stride floats apart. If there are
+// fewer than 16 rows, it repeats the last.
 func transpose16(dst *float32, stride int, src operand, rows, n int, s *rowOffsets) {
 	offsets := s.first16(src, rows)
 	if src.bf16 {
@@ -76,7 +76,8 @@ func transpose16(dst *float32, stride int, src operand, rows, n int, s *rowOffse
 	}
 }
 
-// first16 returns the offsets of the first 16 of rows rows of src. If there are fewer rows, the last one is repeated.
+// first16 returns the byte offsets of the first 16 rows of src, which has rows rows. If there are fewer than 16, the
+// last one is repeated.
 func (s *rowOffsets) first16(src operand, rows int) *[16]int {
 	offsets := (*[16]int)(s[:16])
 	for i := range offsets {

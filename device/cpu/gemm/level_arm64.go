@@ -2,7 +2,8 @@
 
 package gemm
 
-// levels lists the levels of this machine, the fastest first. Every arm64 processor that Go supports has NEON.
+// levels lists the levels (kernels for one instruction set each) that this machine can run, the fastest first. Every
+// arm64 processor that Go supports has NEON.
 func levels() []*level { return []*level{neon, generic} }
 
 const (
@@ -10,7 +11,7 @@ const (
 	nrNEON = 16
 )
 
-// neon packs in plain Go, as avx2 does.
+// neon has its kernels in assembly, but packs its operands in plain Go, as avx2 does.
 var neon = &level{
 	name: "neon",
 	mr:   mrNEON,
@@ -32,7 +33,7 @@ var neon = &level{
 	dot:    dotNEON,
 }
 
-// neonKernels returns the kernels of all heights.
+// neonKernels returns the kernels for tiles of 1 to mrNEON rows; the index is the number of rows.
 func neonKernels() []kernelFunc {
 	kernels := make([]kernelFunc, mrNEON+1)
 	for h := 1; h <= mrNEON; h++ {
@@ -41,7 +42,8 @@ func neonKernels() []kernelFunc {
 				kernelNEON(h, k, a, lda, b, c, ldc, d, ldd, panel, block, across, down)
 				return
 			}
-			// The assembly writes whole panels, so a partial panel goes through a local buffer.
+			// The assembly always writes whole panels of columns. A narrower one is computed in a local buffer, of
+			// which the wanted columns are copied.
 			var whole [mrNEON * nrNEON]float32
 			kernelNEON(h, k, a, lda, b, nil, 0, &whole[0], nrNEON, panel, block, across, down)
 			for r := range h {
@@ -60,7 +62,8 @@ func neonKernels() []kernelFunc {
 	return kernels
 }
 
-// kernelNEON runs the kernel of height h. It calls each kernel by name, so the compiler sees that no pointer escapes.
+// kernelNEON runs the kernel for tiles of h rows. It calls each kernel by its name instead of through a table, so the
+// compiler sees that no pointer escapes to the heap.
 func kernelNEON(h, k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, panel, block, across, down uintptr) {
 	switch h {
 	case 1:

@@ -4,7 +4,7 @@ package gemm
 
 const nr256 = 16
 
-// avx2 packs in plain Go, which is almost as fast as memory.
+// avx2 has its kernels in assembly, but packs its operands in plain Go, which is almost as fast as memory.
 var avx2 = &level{
 	name: "avx2",
 	mr:   6,

@@ -2,5 +2,5 @@
 
 package gemm
 
-// levels lists the levels of this machine, the fastest first.
+// levels lists the levels (kernels for one instruction set each) that this machine can run: only the one in plain Go.
 func levels() []*level { return []*level{generic} }

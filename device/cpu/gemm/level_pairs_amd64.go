@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// avx512bf16 is avx512 with pair products of bf16 by bf16.
+// avx512bf16 is avx512, except that it multiplies bf16 by bf16 with an instruction for pairs of bf16 (VDPBF16PS).
 var avx512bf16 = func() *level {
 	l := *avx512
 	l.name = "avx512bf16"
@@ -43,8 +43,9 @@ func packRowPairs(dst *float32, a operand, rows, k int) {
 	}
 }
 
-// packRowPairsT packs 32 of K at a time. A row that ends earlier repeats its last element. Kernels do not read the
-// repetitions, except the one that completes the last pair, which becomes 0.
+// packRowPairsT packs rows of A, 32 elements of K at a time, as pairs of bf16. A row that ends earlier is filled up
+// with its last element. Kernels do not read these repetitions. The one exception completes the last pair, and is set
+// to 0.
 func packRowPairsT(dst *float32, a operand, rows, k int, s *rowOffsets) {
 	for j := 0; j < k; j += 32 {
 		for i := range s {

@@ -45,8 +45,8 @@ func flush(x float32) float32 {
 	return x
 }
 
-// pairTrials are the cases of addsInOrder. Each adds the two halves of first to 0, then the products of x and y, with
-// addPair.
+// pairTrials are the cases of addsInOrder. Each case starts at 0 and calls addPair twice: with first and a pair of
+// ones, and then with x and y.
 var pairTrials = []struct{ first, x, y uint32 }{
 	{pair(0x1p24, 0), pair(1, -0x1p24), pair(1, 1)},            // the upper half first: 0
 	{pair(0x1p24, 0), pair(-0x1p24, 1), pair(1, 1)},            // 1
@@ -64,13 +64,13 @@ var pairTrials = []struct{ first, x, y uint32 }{
 	{pair(1, 0), pair(0, 1), pair(float32(math.Inf(1)), 2)},
 }
 
-// pair packs two bf16 numbers.
+// pair returns two bf16 numbers, given as fp32, in one word: the first in its upper half.
 func pair(upper, lower float32) uint32 {
 	return math.Float32bits(upper)&0xffff0000 | math.Float32bits(lower)>>16
 }
 
-// addsInOrder reports whether a kernel of one row adds as addPair does. Its sums depend on order, rounding and
-// flushing, so a processor whose instruction differs is found and not used.
+// addsInOrder reports whether a kernel for one row gives the sums of addPair. The cases depend on order, rounding and
+// flushing to 0. A processor that differs in any of them fails, and its pair instruction is not used.
 func addsInOrder(kernel kernelFunc) bool {
 	const columns = 32
 	for _, try := range pairTrials {

@@ -10,14 +10,14 @@ type plan struct {
 	nc     int // columns of B packed at a time, in whole panels
 	panels int // panels of the packed columns
 
-	// Tasks for the packed columns: mBlocks · nBlocks.
+	// The packed columns are multiplied in mBlocks · nBlocks tasks. A task is one block of D.
 	mBlocks, rows   int // blocks of rows of D; the last one may be shorter
 	nBlocks, across int // blocks of panels; the last one may be shorter
 }
 
 const (
-	// maxRows is the most rows of A packed at a time. With maxKC they take 470 KB, a good part of a second-level
-	// cache.
+	// maxRows is the largest number of rows of A packed at a time. With blocks of maxKC elements they take 470 KB, a
+	// good part of a second-level cache.
 	maxRows = 224
 	// maxPackedB is the approximate number of floats of B packed at a time.
 	maxPackedB = 8 << 20
@@ -25,11 +25,11 @@ const (
 	minPackedN = 64
 	// maxTileN is the width of a block of a bf16 D, which is summed in scratch memory.
 	maxTileN = 512
-	// Costs of a task beside its products. A row (packing A) costs as much as rowCost columns, and a column (fetching
-	// B) as much as columnCost rows.
+	// Costs of a task beside its products, in units of the products. Packing one row of A costs as much as computing
+	// rowCost columns. Fetching one column of B costs as much as columnCost rows.
 	rowCost, columnCost = 30, 6
-	// tailCost is the share of a task that is lost at the end, when some threads are idle while a delayed one still
-	// works.
+	// tailCost is the cost of the end of a product, in tasks: some threads are idle while a delayed one still works on
+	// its last task.
 	tailCost = 0.25
 )
 
@@ -44,14 +44,16 @@ func (p *plan) planK(k int) {
 // KiB apart.
 func spreads(k, kc int) bool { return k == kc || k%1024 != 0 }
 
-// planN sets the number of columns of B packed at a time. A column has steps packed elements.
+// planN sets the number of columns of B packed at a time. steps is the number of packed elements of a column, and nr
+// the width of a panel.
 func (p *plan) planN(n, steps, nr int) {
 	most := max(maxPackedB/roundUp(steps, kGrain), minPackedN)
 	p.nc = roundUp(ceil(n, ceil(n, most)), nr)
 }
 
-// planTasks cuts m rows by n packed columns into tasks: few enough to pack little, and enough to keep all threads
-// busy to the end.
+// planTasks cuts m rows by n packed columns into tasks. Few tasks pack A less often, but many tasks keep all threads
+// busy to the end. planTasks takes the division with the lowest estimated cost. narrow: D is bf16, so the width of a
+// block is limited.
 func (p *plan) planTasks(m, n int, l *level, threads int, narrow bool) {
 	p.panels = ceil(n, l.nr)
 	firstM, firstN := ceil(m, maxRows), 1

@@ -14,7 +14,7 @@ type Workspace struct {
 	b     []float32 // packed panels of B
 	x     []float32 // rows of A as fp32, for dot products
 
-	// The current call.
+	// The product that Run computes at the moment.
 	Args
 	level   *level
 	layout  *layout // one of the level's layouts
@@ -25,7 +25,7 @@ type Workspace struct {
 	chunk   chunk
 	threads int
 
-	// The loop bodies that the pool runs, made once, and the index that they share.
+	// Functions that the pool runs on every thread, made once, and the next index, which the threads take in turn.
 	next     atomic.Int64
 	packBody func(int)
 	tileBody func(int)
@@ -62,7 +62,7 @@ func (w *Workspace) begin(p *parallel.Pool, a Args) {
 	}
 }
 
-// end drops the references to the operands of the call.
+// end drops the pointers to the operands, so that w does not keep them alive after the call.
 func (w *Workspace) end() {
 	w.Args = Args{}
 	w.left, w.right, w.result = operand{}, operand{}, operand{}
@@ -78,7 +78,8 @@ func (w *Workspace) Bytes() int64 {
 	return 4 * int64(n)
 }
 
-// claim takes the next index of the current phase.
+// claim returns the index of the next piece of work of the current phase, packing or multiplying. Each index is
+// returned to one thread only.
 func (w *Workspace) claim() int { return int(w.next.Add(1) - 1) }
 
 // grown returns buf, or a new buffer if buf is too small. The result has at least n floats and begins on a cache

@@ -58,7 +58,7 @@ var avx512 = kernels{
 	transpose:    transposeAVX512,
 }
 
-// available lists the implementations that this machine runs, the fastest first.
+// available lists the sets of kernels (plain Go, AVX2, AVX-512) that this machine can run, the fastest first.
 func available() []*kernels {
 	var found []*kernels
 	if x := &cpu.X86; x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasFMA && x.HasBMI2 {

@@ -30,6 +30,6 @@ var neon = kernels{
 	transpose:    transposeNEON,
 }
 
-// available lists the implementations that this machine runs, the fastest first. Every arm64 processor that Go
+// available lists the sets of kernels that this machine can run, the fastest first. Every arm64 processor that Go
 // supports has NEON.
 func available() []*kernels { return []*kernels{&neon, &generic} }

@@ -2,5 +2,5 @@
 
 package vec
 
-// available lists the implementations that this machine runs.
+// available lists the sets of kernels that this machine can run: only the one in plain Go.
 func available() []*kernels { return []*kernels{&generic} }

@@ -170,7 +170,8 @@ func genericSumExp(x *float32, n int, scale, shift float32) float32 {
 	return (acc[0] + acc[1]) + (acc[2] + acc[3])
 }
 
-// softmaxRows returns an implementation of SoftmaxStrip that calls the functions most and expSum for each row.
+// softmaxRows returns an implementation of SoftmaxStrip that works row by row. It calls most for the largest element of
+// a row, and expSum for the row's exponentials and their sum.
 func softmaxRows(most func(x *float32, n int) float32, expSum func(dst, x *float32, n int, scale, shift float32) float32) func(x *float32, stride, rows, n, most, width int, scale float32, top, sum *float32) {
 	return func(x *float32, stride, rows, n, limit, width int, scale float32, top, sum *float32) {
 		tops, sums := span(top, rows), span(sum, rows)
@@ -184,7 +185,7 @@ func softmaxRows(most func(x *float32, n int) float32, expSum func(dst, x *float
 	}
 }
 
-// gradRows returns an implementation of GradStrip that calls the function grad for each row.
+// gradRows returns an implementation of GradStrip that works row by row and calls grad for each row.
 func gradRows(grad func(x, dx *float32, n int, scale, lse, delta float32)) func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32) {
 	return func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32) {
 		lses, deltas := span(lse, rows), span(delta, rows)
@@ -206,8 +207,8 @@ func genericGradRow(x, dx *float32, n int, scale, lse, delta float32) {
 	}
 }
 
-// argument returns z of a unit's x·sigmoid(z), and dz/dx. x² is clamped at a value where the sigmoid is already 0 or
-// 1, so that 0·dz/dx stays 0.
+// argument describes an activation x·sigmoid(z), where z is a function of x. It returns z and the slope dz/dx.
+// Implementations clamp x² at a value where the sigmoid is already 0 or 1, so that 0·dz/dx stays 0.
 type argument func(x float32) (z, slope float32)
 
 func identity(x float32) (z, slope float32) { return x, 1 }
@@ -266,8 +267,8 @@ func genericGLUGradY(f argument) func(dgate, dup, y, dy, gate, up *float32, n in
 	}
 }
 
-// genericTiles returns the kernels for tiles of up to four rows. They work row by row, and add in the order of the
-// assembly.
+// genericTiles returns the kernels for tiles of 1, 2, 3 and 4 rows, in this order. cols: the kernels read A by columns.
+// They work row by row, and add in the same order as the assembly.
 func genericTiles(cols bool) []tileFunc {
 	var funcs []tileFunc
 	for h := 1; h <= 4; h++ {
@@ -289,7 +290,8 @@ func genericTiles(cols bool) []tileFunc {
 	return funcs
 }
 
-// genericTileRow computes one row of one panel. Its elements of a begin at element from and are step apart.
+// genericTileRow multiplies one row of A by one panel b and writes the row c, or adds to it if acc is set. The row's
+// elements in a begin at element from and are step elements apart.
 func genericTileRow(c []float32, a *float32, from, step int, b []float32, k int, acc bool) {
 	var sum [Panel]float32
 	if k > 0 {

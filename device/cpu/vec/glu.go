@@ -2,7 +2,7 @@ package vec
 
 import "math"
 
-// unit is one implementation of a gated linear unit.
+// unit is one implementation of a gated linear unit: its forward and its gradient.
 type unit struct {
 	forward func(y, gate, up *float32, n int)
 	grad    func(dgate, dup, dy, gate, up *float32, n int)
@@ -37,7 +37,7 @@ func SwiGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 // 0.044715x³), which is ½x(1+tanh(z/2)).
 func GeGLU(y, gate, up []float32) { chosen.geglu.result(y, gate, up) }
 
-// GeGLUGrad is SwiGLUGrad for GeGLU.
+// GeGLUGrad writes the gradients for GeGLU; it has the arguments of SwiGLUGrad.
 func GeGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 	chosen.geglu.gradient(dgate, dup, y, dy, gate, up)
 }
@@ -46,7 +46,7 @@ func GeGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 // logit of the normal distribution at x.
 func ErfGLU(y, gate, up []float32) { chosen.erfglu.result(y, gate, up) }
 
-// ErfGLUGrad is SwiGLUGrad for ErfGLU.
+// ErfGLUGrad writes the gradients for ErfGLU; it has the arguments of SwiGLUGrad.
 func ErfGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 	chosen.erfglu.gradient(dgate, dup, y, dy, gate, up)
 }
@@ -60,8 +60,8 @@ func Softcap(y, x []float32, scale, limit float32) {
 	}
 }
 
-// SoftcapGrad multiplies dx by 1 − (y/limit)², where y is the result of Softcap. The factor scale of the slope is
-// left to the caller.
+// SoftcapGrad takes a gradient dx through Softcap: it multiplies dx by 1 − (y/limit)², where y is the result of
+// Softcap. The caller must multiply by Softcap's scale.
 func SoftcapGrad(dx, y []float32, limit float32) {
 	same(len(dx), len(y))
 	k := 1 / limit

@@ -1,15 +1,15 @@
 package vec
 
-// Strip is a strip of scores: Rows rows, Stride elements apart. Row r attends to its first N+r columns, clamped to 0
-// and Most ≤ Width. Other scores among the first Width columns count as −Inf. Up to 15 elements after those columns
-// may be overwritten.
+// Strip describes a strip of attention scores: Rows rows, one for each query, Stride elements apart. Row r attends to
+// its first N+r columns, clamped to 0 … Most, where Most ≤ Width. The other scores among the first Width columns count
+// as −Inf. Up to 15 elements after those columns may be overwritten.
 type Strip struct {
 	Stride, Rows, N, Most, Width int
 	Scale                        float32
 }
 
-// check panics unless x holds the strip and the elements that may be overwritten, and each of perRow holds an element
-// for every row.
+// check panics if x is too short for the strip and the elements after it that may be overwritten. It also panics if a
+// slice of perRow has fewer elements than the strip has rows.
 func (s Strip) check(x []float32, perRow ...[]float32) {
 	const lanes = 16
 	_ = x[(s.Rows-1)*s.Stride+(s.Width+lanes-1)&^(lanes-1)-1]
@@ -21,9 +21,9 @@ func (s Strip) check(x []float32, perRow ...[]float32) {
 	}
 }
 
-// SoftmaxStrip raises each row's element of top to the row's largest score times Scale. It replaces the scores by
-// exp(Scale·score − top), 0 for masked scores, and sets sum to the sum of the row. If a row attends to nothing, top
-// may be −Inf.
+// SoftmaxStrip computes one step of an online softmax. It raises each row's element of top to the row's largest
+// Scale·score, if that is larger. It replaces the scores by exp(Scale·score − top), 0 for masked scores, and sets sum
+// to the sum of the row. If a row attends to nothing, its top may be −Inf.
 func SoftmaxStrip(x []float32, s Strip, top, sum []float32) {
 	if s.Rows == 0 {
 		return

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// The levels, from the slowest to the fastest.
+// The levels, from the slowest to the fastest. A level is the instruction set whose kernels are used.
 const (
 	Generic = "generic"
 	AVX2    = "avx2" // as fast as NEON on arm64
@@ -14,10 +14,11 @@ const (
 	AVX512  = "avx512"
 )
 
-// LevelEnv is the environment variable that limits the level.
+// LevelEnv is the environment variable that names the fastest level allowed.
 const LevelEnv = "MT_CPU"
 
-// kernels is one implementation of the whole package. A pointer is to the first of n elements.
+// kernels is one implementation of all functions of the package. In its functions a pointer is the address of the first
+// of n elements.
 type kernels struct {
 	level        string
 	eights       bool // widen and narrow take a multiple of 8 elements
@@ -50,11 +51,11 @@ type kernels struct {
 // (r, i) of a is at r strides plus i floats. Read by columns, it is at i strides plus r floats.
 type tileFunc func(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
 
-// chosen is the implementation in use.
+// chosen is the implementation in use. chosenErr is not nil if the environment variable has an unknown value.
 var chosen, chosenErr = choose(os.Getenv(LevelEnv), available())
 
-// choose returns the fastest of the available kernels that limit allows. available is sorted from the fastest to
-// generic.
+// choose returns the fastest of the available kernels that is not above the level limit; "": no limit. available is
+// sorted from the fastest to plain Go.
 func choose(limit string, available []*kernels) (*kernels, error) {
 	rank := map[string]int{Generic: 0, AVX2: 1, NEON: 1, AVX512: 2}
 	most, ok := rank[limit]
@@ -172,8 +173,8 @@ func Rotate(x, cos, sin []float32, heads, stride int, inverse bool) {
 	chosen.rotate(first(x), first(cos), first(sin), len(cos), heads, stride, sign)
 }
 
-// RotatePairs is Rotate for the pairs (2i, 2i + 1). It is plain Go on every machine: the matrix products that compute
-// the rows take a hundred times as long.
+// RotatePairs rotates like Rotate, but the pairs are (2i, 2i + 1). It is plain Go on every machine: the matrix products
+// that compute the rows take a hundred times as long.
 func RotatePairs(x, cos, sin []float32, heads, stride int, inverse bool) {
 	same(len(cos), len(sin))
 	sign := float32(1)
@@ -200,7 +201,7 @@ func ExpSum(dst, x []float32, scale, shift float32) float32 {
 	return chosen.expSum(first(dst), first(x), len(x), scale, shift)
 }
 
-// SumExp returns the sum that ExpSum returns.
+// SumExp returns Σ exp(scale·x − shift), with the same bits as ExpSum, but writes no exponentials.
 func SumExp(x []float32, scale, shift float32) float32 {
 	return chosen.sumExp(first(x), len(x), scale, shift)
 }

@@ -2,7 +2,7 @@ package appraise
 
 import "mt/cudart/emu/ptx"
 
-// Work is the work of a whole launch.
+// Work is the work of a whole launch: the counted instructions and transfers, and the bytes of memory.
 type Work struct {
 	Counts ptx.Counts
 	// Memory is the bytes of device memory that the launch must read and write, each once.
@@ -15,10 +15,10 @@ type Busy struct {
 	Seconds  float64 `json:"seconds"`
 }
 
-// Bound returns the busy time of each resource, if all its units are always busy. No launch with this work takes less
-// than the longest of these times. Bound counts the PTX instructions, except for moves and parameters; further
-// savings by ptxas are unknown. The L2 cache delivers what each block reads once, and takes all writes and all bulk
-// copies.
+// Bound returns for each resource of the GPU how long the launch keeps it busy, if all units of the resource are always
+// busy. No launch with this work takes less than the longest of these times. Bound counts the instructions of the PTX
+// without moves and parameters; ptxas may save more, but how much is unknown. The L2 cache delivers each block's reads
+// once, and takes all writes and all bulk copies.
 func (g *GPU) Bound(w Work) []Busy {
 	var issue float64
 	var busy [units]float64
@@ -43,10 +43,10 @@ func (g *GPU) Bound(w Work) []Busy {
 	}
 }
 
-// launchLeast is the least time of a kernel in seconds, estimated below the reported times of empty kernels.
+// launchLeast is the least time of any kernel in seconds. Published times of empty kernels are above this estimate.
 const launchLeast = 1e-6
 
-// Longest returns the resource with the longest busy time.
+// Longest returns the element of all with the longest time, the resource that limits the launch.
 func Longest(all []Busy) Busy {
 	var out Busy
 	for _, b := range all {

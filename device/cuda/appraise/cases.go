@@ -8,29 +8,32 @@ import (
 	"mt/device/op"
 )
 
-// Case is an operation at a shape.
+// Case is one operation at one shape, whose time is to be predicted.
 type Case struct {
 	Name  string // name of the operation
 	Shape string
 	DType device.DType
 	make  func(r *rig) device.Op
-	// alike returns how many neighbouring blocks of a kernel do the same work for different heads, and how often all
-	// blocks repeat for different sequences; nil: neither. It is only a hint that Count verifies.
+	// alike describes regularities of a kernel's thread blocks, which save emulating all of them. heads neighbouring
+	// blocks do the same work for different heads. All blocks repeat repeats times, for different sequences. nil:
+	// neither. It is only a hint that Count verifies.
 	alike func(kernel string) (heads, repeats int)
-	// once: every block runs exactly once, because kernels depend on results of earlier kernels.
+	// once says that every block must run exactly once, because kernels read the results of earlier kernels of the
+	// case.
 	once bool
-	// marks returns the offset in a kernel's parameters of the address of a ticket and marks, with which blocks wait
-	// for each other; 0: none.
+	// marks serves kernels whose blocks wait for each other by a ticket and marks in memory. It returns the offset, in
+	// the kernel's parameters, of the address of that memory; 0: the kernel's blocks do not wait.
 	marks func(kernel string) int
 }
 
-// Size is the size of the operations.
+// Size is the model size for which the cases are made.
 type Size struct {
 	Tokens, Width, Heads, KVHeads, MLP, Vocabulary, Experts int
 	Lengths                                                 []int // sequence lengths in attention
 }
 
-// Full is about a layer of a model with 7 billion parameters, with 8192 tokens. Small has few blocks of everything.
+// Full is about one layer of a model with 7 billion parameters, for 8192 tokens. Small is for tests: every operation
+// has few thread blocks.
 var (
 	Full  = Size{8192, 4096, 32, 8, 14336, 32768, 128, []int{1024, 8192}}
 	Small = Size{256, 512, 4, 2, 1024, 1024, 32, []int{128, 256}}
@@ -61,7 +64,7 @@ func (z Size) attention() []Case {
 		z.attend(device.F32, 128, z.Lengths[0], false), z.attend(device.F32, 128, z.Lengths[0], true))
 }
 
-// attend returns attention over sequences of one length, with width/dim heads.
+// attend returns a case of attention over sequences of one length, with heads of dim elements.
 func (z Size) attend(dt device.DType, dim, length int, backward bool) Case {
 	heads := z.Width / dim
 	kv := max(1, heads*z.KVHeads/z.Heads)
@@ -109,7 +112,7 @@ func (z Size) attend(dt device.DType, dim, length int, backward bool) Case {
 	return c
 }
 
-// products returns products with a weight, of both types, and one product with few rows.
+// products returns matrix products with a weight, in bf16 and in fp32, and one product with few rows.
 func (z Size) products() []Case {
 	var out []Case
 	for _, dt := range []device.DType{device.BF16, device.F32} {

@@ -7,14 +7,14 @@ import (
 	"mt/device/op"
 )
 
-// rope rotates the heads of all tokens.
+// rope returns the operation that rotates the heads of all tokens (rotary embedding).
 func (z Size) rope(r *rig, dt device.DType) device.Op {
 	T, C, dim := z.Tokens, z.Width, z.Width/z.Heads
 	return &op.RoPE{X: r.random(dt, T*C), Cos: r.random(device.F32, T*dim/2), Sin: r.random(device.F32, T*dim/2),
 		Pos: r.integers(T, func(i int) int { return i }), T: T, Heads: z.Heads, Dim: dim, Rotary: dim, Stride: C}
 }
 
-// elements returns the element-wise operations and other operations that only move elements.
+// elements returns cases of operations on single elements, and of operations that only move elements.
 func (z Size) elements(dt device.DType) []Case {
 	T, C, F := z.Tokens, z.Width, z.MLP
 	table := func(rows, columns int) string { return fmt.Sprintf("%d × %d, %s", rows, columns, dt) }
@@ -94,7 +94,7 @@ func (z Size) losses(dt device.DType) []Case {
 	}}}
 }
 
-// rows returns the operations that find rows by an index.
+// rows returns cases of operations that find rows by an index, such as the embedding.
 func (z Size) rows(dt device.DType) []Case {
 	T, C, U := z.Tokens, z.Width, z.Vocabulary/8
 	shape := fmt.Sprintf("%d × %d, %s", T, C, dt)
@@ -131,7 +131,7 @@ func (z Size) rows(dt device.DType) []Case {
 	}
 }
 
-// experts returns the operations that choose experts and sort tokens by expert.
+// experts returns cases of the operations that choose experts and sort tokens by expert.
 func (z Size) experts() []Case {
 	const chosen = 8
 	T, E := z.Tokens, z.Experts
@@ -154,8 +154,7 @@ func (z Size) experts() []Case {
 	}
 }
 
-// delta returns one sequence of heads, each with its own key head.
-// recurrences returns the operations of recurrences.
+// recurrences returns cases of the operations that carry a state from token to token, and of their convolution.
 func (z Size) recurrences(dt device.DType) []Case {
 	T, C := z.Tokens, z.Width
 	table := func(rows, columns int) string { return fmt.Sprintf("%d × %d, %s", rows, columns, dt) }

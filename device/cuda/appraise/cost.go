@@ -2,7 +2,8 @@ package appraise
 
 import "mt/cudart/emu/ptx"
 
-// unit is a part of a quarter of a multiprocessor that instructions keep busy.
+// unit is a part of a multiprocessor that an instruction keeps busy. A multiprocessor has four quarters, and each
+// quarter has its own units.
 type unit uint8
 
 const (
@@ -14,7 +15,7 @@ const (
 	units
 )
 
-// cost is the cost of one instruction of a warp.
+// cost says what one instruction of a warp occupies, and for how many cycles.
 type cost struct {
 	issue   float64 // cycles in which the quarter issues nothing else
 	unit    unit
@@ -47,8 +48,8 @@ const (
 	latencyProduct  = 32  // in addition to the cycles in which tensor cores are busy
 )
 
-// costs returns the cost of each class of instruction on g. Instructions of PTX that the GPU mostly does not have
-// (moves, parameters) cost nothing.
+// costs returns the cost of each class of instruction on g. Some PTX instructions, moves and parameters, mostly do not
+// exist on the GPU. They cost nothing.
 func (g *GPU) costs() (out [ptx.Classes]cost) {
 	float, integer := lanesOfQuarters/g.Arch.Float, lanesOfQuarters/g.Arch.Integer
 	const special, pack = lanesOfQuarters / specialLanes, lanesOfQuarters / packLanes
@@ -99,8 +100,9 @@ func (g *GPU) costs() (out [ptx.Classes]cost) {
 // eighth of a multiprocessor's 4,096 dense operations in the H100's datasheet (989.4 TFLOP/s of 132 at 1.83 GHz).
 const groupedRate = 512
 
-// slowed returns the factor by which wgmma is slower than the datasheet's peak, if the rate of large matrix products
-// is known. A GPU whose tensor cores are all busy lowers its clock to stay within its power limit.
+// slowed returns the factor by which wgmma, Hopper's matrix instruction, is slower than the datasheet's peak. A GPU
+// whose tensor cores are all busy lowers its clock to stay within its power limit. The factor follows from the measured
+// rate of large matrix products; it is 1 if that rate is unknown.
 func (g *GPU) slowed() float64 {
 	if g.Multiplied == 0 {
 		return 1
@@ -108,13 +110,15 @@ func (g *GPU) slowed() float64 {
 	return max(1, g.Arithmetic(true)/g.Multiplied)
 }
 
-// product returns the cycles in which a quarter is busy with its part of a wgmma of columns columns. It multiplies 16
-// rows by 16 columns of A. It is at most as fast as shared memory, which all quarters share, delivers the operands.
+// product returns how many cycles a quarter of the multiprocessor takes for its part of a wgmma (Hopper's matrix
+// instruction): 16 rows by 16 columns of A, times columns columns of B. It takes at least wavefronts cycles, in which
+// shared memory delivers the operands to all quarters.
 func (m *machine) product(columns int, wavefronts uint16) float64 {
 	return max(float64(16*16*columns)/groupedRate*m.slowed, float64(wavefronts))
 }
 
-// path returns the cycles in which requests keep the path to shared memory and the caches busy.
+// path returns how many cycles memory requests occupy the path to shared memory and the first-level cache. wavefronts
+// are passes through shared memory, and sectors are pieces of 32 bytes. Each request takes at least one cycle.
 func path(wavefronts, sectors, requests int64) float64 {
 	return max(float64(wavefronts)+float64(sectors)/sectorsOfL1, float64(requests))
 }

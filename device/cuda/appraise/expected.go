@@ -2,8 +2,8 @@ package appraise
 
 import "container/heap"
 
-// spread returns the cycles that blocks take on places. Blocks go in order to the place that is free first. cycles is
-// the time of a block of weight 1.
+// spread returns the cycles until all thread blocks have run on places slots. weights[i] is the work of block i, and a
+// block of weight 1 takes cycles. Blocks start in order, each on the slot that is free first.
 func spread(places int, weights []float64, cycles float64) float64 {
 	if places >= len(weights) {
 		most := 0.0
@@ -24,7 +24,7 @@ func spread(places int, weights []float64, cycles float64) float64 {
 	return end
 }
 
-// freeAt is a heap of the times at which places become free.
+// freeAt is a heap of the times at which the slots for blocks become free.
 type freeAt []float64
 
 func (f freeAt) Len() int           { return len(f) }
@@ -33,9 +33,10 @@ func (f freeAt) Swap(i, j int)      { f[i], f[j] = f[j], f[i] }
 func (f freeAt) Push(any)           {}
 func (f freeAt) Pop() any           { return nil }
 
-// Expected returns the expected time of a launch in seconds: the launch itself, and blocks with the given weights
-// relative to the traced block. A multiprocessor can hold r.Resident blocks. If there are fewer blocks, fewer are
-// replayed.
+// Expected returns the expected time of a launch in seconds, with the gap before it. r replays (simulates instruction
+// by instruction) copies of one traced thread block on one multiprocessor. weights[i] is the work of block i of the
+// launch; 1: as much as the traced block. A launch with too few blocks to fill every multiprocessor with r.Resident
+// blocks replays fewer at a time.
 func (g *GPU) Expected(r Replay, weights []float64) float64 {
 	r.Active = min(g.SMs, len(weights))
 	r.Resident = min(r.Resident, (len(weights)+g.SMs-1)/g.SMs)
@@ -45,14 +46,15 @@ func (g *GPU) Expected(r Replay, weights []float64) float64 {
 	return g.Launch*1e-6 + cycles/(g.Clock*1e9)
 }
 
-// rounds is the most consecutive blocks in a replay; after several rounds blocks are out of step. At most
-// stepsReplayed steps are replayed, unless one round has more.
+// rounds is the most thread blocks that a replay (the simulation of one multiprocessor) runs one after another in a
+// slot. After several rounds the slots are no longer in step, as in a long launch. stepsReplayed limits the
+// instructions of a replay, which always has at least one round.
 const (
 	rounds        = 4
 	stepsReplayed = 2_000_000
 )
 
-// steps returns the number of instructions of one round.
+// steps returns how many instructions r replays in one round, in which every slot runs one block.
 func steps(r Replay) int {
 	n := 0
 	for _, w := range r.Trace.Warps {

@@ -14,8 +14,8 @@ type GPU struct {
 	SMs  int
 	// Clock is the clock in GHz of the datasheet's peaks.
 	Clock float64
-	// MMA is the cycles of a quarter of a multiprocessor for one mma.sync m16n8k16 of bf16 with fp32 sums: 2048
-	// multiply-adds.
+	// MMA is the cycles in which a quarter of a multiprocessor computes one mma.sync m16n8k16 of bf16 with fp32 sums,
+	// which is 2048 multiply-adds.
 	MMA float64
 	// L2 is the L2 cache's rate in bytes a cycle, for the whole GPU.
 	L2 float64
@@ -34,7 +34,8 @@ type Architecture struct {
 	Name          string
 	Warps, Blocks int // resident at a time
 	Shared        int // bytes of shared memory for all resident blocks
-	// Lanes a cycle: fp32 multiply-add, and 32-bit integer add, compare and logic.
+	// Operations that a multiprocessor completes in a cycle: fp32 multiply-adds, and 32-bit integer additions,
+	// comparisons and logic.
 	Float, Integer float64
 }
 
@@ -83,8 +84,8 @@ const (
 	l2GB10  = 1536
 )
 
-// table has the GPUs of plan/rates. Numbers of multiprocessors are from NVIDIA's architecture white papers. Clocks
-// make multiprocessors, cycles and the datasheet's peak agree.
+// table has the GPUs of plan/rates. Numbers of multiprocessors are from NVIDIA's architecture white papers. Each clock
+// is the one at which the multiprocessors and the cycles of their instructions give the datasheet's peak.
 var table = []GPU{
 	{Name: "rtx-3080", Arch: sm86, SMs: 68, Clock: 1.71, MMA: mmaGeForce, L2: l2GA102, Peak: 760},
 	{Name: "rtx-3090", Arch: sm86, SMs: 82, Clock: 1.695, MMA: mmaGeForce, L2: l2GA102, Peak: 936},
@@ -103,7 +104,7 @@ var table = []GPU{
 	{Name: "gb10", Arch: sm120, SMs: 48, Clock: 2.52, MMA: mmaL40S, L2: l2GB10, Peak: 273},
 }
 
-// FindGPU returns the GPU that plan/rates finds by a name such as h100 or rtx-4090.
+// FindGPU returns the GPU called name, such as h100 or rtx-4090. The names are those of plan/rates.
 func FindGPU(name string) (*GPU, error) {
 	m, err := rates.Find(name)
 	if err != nil {

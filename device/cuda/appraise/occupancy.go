@@ -1,13 +1,13 @@
 package appraise
 
-// Block is what one block of a launch needs of a multiprocessor.
+// Block is what one thread block of a launch occupies on a multiprocessor: threads, registers and shared memory.
 type Block struct {
 	Threads   int
 	Registers int // per thread
 	Shared    int // bytes, static and dynamic
 }
 
-// Occupancy is the part of a launch that a multiprocessor holds at a time.
+// Occupancy is how many thread blocks and warps of a launch a multiprocessor holds at a time.
 type Occupancy struct {
 	Blocks int    `json:"blocks"`
 	Warps  int    `json:"warps"`

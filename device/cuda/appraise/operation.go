@@ -9,7 +9,7 @@ import (
 	"mt/device/op"
 )
 
-// Launch describes one launch on one GPU.
+// Launch describes one kernel launch of an operation on one GPU, with its predicted times.
 type Launch struct {
 	Kernel    string
 	Blocks    int
@@ -19,15 +19,15 @@ type Launch struct {
 	Occupancy Occupancy
 	Counts    ptx.Counts // of all blocks
 	Memory    int64      // bytes of device memory that must move
-	// Ran is the number of blocks that were run. The other blocks are interpolated, and Deviation is the largest
-	// relative deviation of a block that was run from its interpolation.
+	// Ran is the number of thread blocks that the emulator ran. The work of the others is interpolated. Deviation is
+	// the largest relative difference between a block that ran and its interpolation.
 	Ran       int
 	Deviation float64
 	Bound     []Busy
 	Expected  float64 // seconds
 }
 
-// Operation is an operation with its launches.
+// Operation is an operation at one shape, with the kernel launches that compute it.
 type Operation struct {
 	Name, Shape string
 	DType       device.DType
@@ -36,7 +36,7 @@ type Operation struct {
 	Launches    []Launch
 }
 
-// Count counts an operation of Cases for a GPU.
+// Count counts the work of all launches of the case c on the GPU g, and predicts their times.
 func Count(c *Case, g *GPU) (*Operation, error) {
 	r := newRig()
 	r.sm90a, r.shared = g.Arch.Name == "sm_90", g.Arch.SharedOfBlock()
@@ -98,8 +98,8 @@ func (c *Case) count(r *rig, l *launch, g *GPU) (*Launch, error) {
 	return out, nil
 }
 
-// Roofline returns the least time of the operation on g in seconds, whatever computes it: FLOPs at the datasheet's
-// peak, or bytes at the memory's rate.
+// Roofline returns the least time of the operation on g in seconds, for any kernels. It is the FLOPs at the datasheet's
+// peak or the bytes at the memory's rate, whichever takes longer.
 func (o *Operation) Roofline(g *GPU) float64 {
 	return max(o.FLOPs/g.Arithmetic(o.DType == device.BF16), float64(o.Bytes)/(g.Peak*1e9))
 }

@@ -6,21 +6,22 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// Replay is a launch that one multiprocessor replays: all blocks repeat one traced block.
+// Replay describes the simulation of one multiprocessor during a launch. All its thread blocks repeat the instructions
+// of one block that the emulator has traced.
 type Replay struct {
 	Kernel   *ptx.Kernel
 	Trace    *ptx.Trace
 	Resident int // blocks at a time
 	Rounds   int // consecutive blocks in each place; the first ones begin together
-	// Miss is the share of the sectors requested from the L2 cache that device memory reads or writes.
+	// Miss is the share of the requests to the L2 cache, counted in sectors of 32 bytes, that go on to device memory.
 	Miss float64
 	// Active is the number of multiprocessors that share the L2 cache and the memory.
 	Active int
 }
 
-// ahead is the number of straight-line instructions among which a warp looks for one that can issue. A GPU issues in
-// the order of ptxas. PTX does not have that order yet, and looking ahead stands for it. It is the only calibrated
-// number: see docs/benchmarks.md.
+// ahead is how many of its next instructions, without branches between them, a warp examines to find one that can
+// issue. A real GPU issues in the order that ptxas has chosen, and PTX does not have that order yet. Looking ahead
+// stands for it. It is the only calibrated number: see docs/benchmarks.md.
 const ahead = 24
 
 // Cycles returns the multiprocessor's cycles for one round of blocks, averaged over Rounds.
@@ -47,7 +48,8 @@ func (g *GPU) Cycles(r Replay) float64 {
 	return max(m.end, m.memory) / float64(r.Rounds) // stores are still on their way when blocks end
 }
 
-// machine is one multiprocessor during a replay.
+// machine is the state of one multiprocessor while a launch is replayed (simulated instruction by instruction). Times
+// are in cycles.
 type machine struct {
 	costs    [ptx.Classes]cost
 	meanings []ptx.Meaning
@@ -65,7 +67,7 @@ type machine struct {
 	far    float64 // cycles until a sector arrives
 }
 
-// part is a quarter of the multiprocessor.
+// part is one of the four quarters of the multiprocessor. Each issues instructions of its own warps.
 type part struct {
 	warps []*replayed
 	free  float64 // time at which it can issue
@@ -73,7 +75,7 @@ type part struct {
 	last  *replayed
 }
 
-// place is a slot of the multiprocessor for one block after another.
+// place is room for one thread block on the multiprocessor. When its block ends, the next block starts there.
 type place struct {
 	warps  []*replayed
 	rounds int
@@ -81,7 +83,8 @@ type place struct {
 	events []happening
 }
 
-// happening is one instance of a trace event.
+// happening is an event of the trace, such as the end of a bulk copy, in one thread block of the replay. Several
+// instructions may have to be done before the event happens.
 type happening struct {
 	left int32   // required steps that have not been taken
 	at   float64 // time at which the taken steps are done
@@ -120,7 +123,7 @@ func newMachine(g *GPU, r Replay) *machine {
 	return m
 }
 
-// begin starts a block in a place.
+// begin starts the next thread block of a place at the time at, in cycles.
 func (m *machine) begin(p *place, at float64) {
 	p.rounds--
 	p.alive, p.events = len(p.warps), p.events[:0]
@@ -137,7 +140,8 @@ func (m *machine) begin(p *place, at float64) {
 	}
 }
 
-// step issues everything that can be issued now, and returns the time of the next possible issue.
+// step lets every quarter issue what it can at the present time. It returns the next time at which an instruction can
+// issue.
 func (m *machine) step() float64 {
 	next := math.Inf(1)
 	for i := range m.parts {
@@ -159,7 +163,8 @@ func (m *machine) step() float64 {
 	return max(next, m.now+1)
 }
 
-// issue lets one warp of a quarter issue.
+// issue lets one warp of the quarter q issue an instruction: the warp that issued last, or else the oldest warp that
+// can.
 func (m *machine) issue(q *part) {
 	if q.last != nil && q.last.wake <= m.now && m.try(q, q.last) {
 		return
@@ -172,7 +177,8 @@ func (m *machine) issue(q *part) {
 	}
 }
 
-// ended counts a warp that has ended. The last warp of a block frees the place for the next block.
+// ended is called when a warp has ended. With the last warp of a thread block its place becomes free for the next
+// block.
 func (m *machine) ended(w *replayed) {
 	p := w.place
 	w.wake = math.Inf(1)
@@ -187,7 +193,8 @@ func (m *machine) ended(w *replayed) {
 	}
 }
 
-// happens takes one step of an event, done at time at. The last step wakes the warps that wait for the event.
+// happens says that one of the instructions that an event needs is done at the time at. With the last of them the event
+// happens, and the warps that wait for it wake up. event 0 is none.
 func (m *machine) happens(p *place, event int32, at float64) {
 	if event == 0 {
 		return
@@ -205,7 +212,7 @@ func (m *machine) happens(p *place, event int32, at float64) {
 	}
 }
 
-// await makes a warp wait for an event.
+// await makes a warp wait until an event of its block has happened. event 0 is none.
 func (m *machine) await(w *replayed, event int32) {
 	if event == 0 {
 		return

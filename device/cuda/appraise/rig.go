@@ -13,7 +13,8 @@ import (
 	"mt/device/op"
 )
 
-// rig has the memory of one operation. It implements ptx.Memory, and kernels.Launcher by recording the launches.
+// rig has the memory of one operation in the emulator. It implements ptx.Memory. It also implements kernels.Launcher,
+// but only records launches instead of running them.
 type rig struct {
 	buffers  []*ptx.Buffer
 	zeros    bool // tensors of numbers stay zero, for launches that do not run
@@ -25,7 +26,7 @@ type rig struct {
 	err      error
 }
 
-// launch is a recorded kernel launch.
+// launch is a recorded kernel launch, with all that the emulator needs to run it.
 type launch struct {
 	kernel      *ptx.Kernel
 	grid, block [3]uint32
@@ -38,7 +39,8 @@ func newRig() *rig {
 	return &rig{rng: rand.New(rand.NewPCG(5, 6))}
 }
 
-// shift is the position of the buffer's number in an address.
+// shift splits an emulated address: the bits from here on are the number of the buffer, the lower bits the offset in
+// it.
 const shift = 36
 
 // Find implements ptx.Memory.
@@ -57,7 +59,8 @@ func (r *rig) alloc(bytes int64) device.Mem {
 	return device.Mem{Addr: uintptr(b.Base), Bytes: bytes}
 }
 
-// random returns a tensor of numbers around zero. The numbers repeat with a period that no kernel sees.
+// random returns a tensor of n random numbers around zero. To save time the numbers repeat every 256 KiB, which changes
+// no kernel's speed.
 func (r *rig) random(dt device.DType, n int) device.Tensor {
 	m := r.alloc(int64(n) * dt.Size())
 	if r.zeros {
@@ -77,7 +80,7 @@ func (r *rig) random(dt device.DType, n int) device.Tensor {
 	return m.Tensor(dt, 0, int64(n))
 }
 
-// integers returns a tensor of n numbers.
+// integers returns an int32 tensor of n numbers; the i-th is at(i).
 func (r *rig) integers(n int, at func(i int) int) device.Tensor {
 	m := r.alloc(int64(n) * 4)
 	data := r.buffers[len(r.buffers)-1].Data
@@ -87,7 +90,7 @@ func (r *rig) integers(n int, at func(i int) int) device.Tensor {
 	return m.Tensor(device.I32, 0, int64(n))
 }
 
-// take records the launches of an operation. They do not run yet.
+// take records the launches of the operation o in the rig. It runs no kernel.
 func (r *rig) take(o device.Op) error {
 	if err := o.Check(); err != nil {
 		return fmt.Errorf("%s: %w", o.Name(), err)
@@ -160,7 +163,7 @@ func (r *rig) TensorMap(t device.Tensor, columns, rows, stride, boxRows int) ker
 // Slower implements kernels.Launcher. It does nothing, because the output names the kernels.
 func (r *rig) Slower(kernels.Lacking, int) {}
 
-// MostWork implements kernels.Launcher. Launches have no limit.
+// MostWork implements kernels.Launcher. It returns 0, no limit, because no watchdog ends launches here.
 func (r *rig) MostWork(device.DType) float64 { return 0 }
 
 // Scratch implements kernels.Launcher.
@@ -175,9 +178,9 @@ func (l *launch) blocks() int { return int(l.grid[0]) * int(l.grid[1]) * int(l.g
 // threads returns the number of threads of a block.
 func (l *launch) threads() int { return int(l.block[0]) * int(l.block[1]) * int(l.block[2]) }
 
-// run runs the blocks in only, or all blocks if only is nil. If blocks take tickets and wait for each other, they run
-// one by one. Each block gets its own number as ticket, and its waits are satisfied at once. So the cost of waiting
-// is not counted.
+// run emulates the thread blocks in only, or all blocks if only is nil, and counts their work in c. Blocks that take
+// tickets and wait for each other run one by one. Each gets its own number as ticket, and its waits are satisfied at
+// once. So the cost of waiting is not counted.
 func (l *launch) run(r *rig, only []uint32, c *ptx.Count) ([]ptx.Access, error) {
 	x := ptx.Launch{Kernel: l.kernel, Grid: l.grid, Block: l.block, Shared: l.shared, Params: l.params, Memory: r, Only: only, Count: c}
 	if l.marks == 0 {
@@ -201,7 +204,8 @@ func (l *launch) run(r *rig, only []uint32, c *ptx.Count) ([]ptx.Access, error) 
 	return touched, nil
 }
 
-// admit writes the ticket that the next block takes. It also writes marks that satisfy the block's waits.
+// admit prepares the memory at the address marks for the next block. It writes the ticket that the block takes, and
+// marks that satisfy the block's waits.
 func (r *rig) admit(marks uint64, ticket uint32) {
 	data := r.Find(marks).Data
 	const passed = 1 << 30

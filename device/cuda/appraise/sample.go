@@ -8,7 +8,7 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// sample estimates a launch from some of its blocks.
+// sample estimates the work of a launch from some of its thread blocks, which the emulator runs and counts.
 type sample struct {
 	rig    *rig
 	launch *launch
@@ -18,7 +18,7 @@ type sample struct {
 	// repeats is how many times all groups repeat, as for sequences of equal length; 1: they do not.
 	repeats int
 
-	// once: blocks may not run twice, so all blocks run in order, and each run is traced.
+	// once says that no block may run twice. Then all blocks run in order, and each is traced in its only run.
 	once bool
 
 	known   map[int]*ptx.Counts // by group
@@ -31,16 +31,17 @@ type sample struct {
 	average float64               // mean number of instructions of a group's block
 }
 
-// line is a range of groups with known counts at its ends.
+// line is a range of groups of blocks. The groups at its ends have run, and the counts between them are assumed to lie
+// on a straight line.
 type line struct{ from, to int }
 
-// deviation is the largest relative deviation from linear interpolation that is accepted. Groups differ because of
-// edges and of the attention mask.
+// deviation is the largest accepted difference between a group's count and its linear interpolation, relative to the
+// count. Counts differ from group to group because of edges and of the attention mask.
 const deviation = 0.01
 
-// take runs blocks until the counts of all groups are known. It runs all groups if there are few. Otherwise it
-// interpolates between two groups, after two groups in between have run and are on the line. Repetitions run only at
-// two places, to verify that they repeat.
+// take runs blocks until the counts of all groups are known. If there are few groups, it runs all. Otherwise it runs
+// two groups, and two more between them. If those agree with the interpolation of the first two, all groups between are
+// interpolated. Repetitions run only at two places, to verify that they repeat.
 func (s *sample) take() error {
 	s.known, s.ran, s.reach = map[int]*ptx.Counts{}, map[int]uint32{}, map[*ptx.Buffer]ptx.Access{}
 	blocks := s.launch.blocks()
@@ -77,8 +78,8 @@ func (s *sample) take() error {
 	return s.again()
 }
 
-// again runs two groups and their repetitions. If a repetition does other work, the search restarts without
-// repetitions.
+// again checks that all groups repeat, as hinted: it runs two groups and their repetitions. If a repetition has other
+// counts, the whole estimate starts again without repetitions.
 func (s *sample) again() error {
 	if s.repeats == 1 {
 		return nil
@@ -100,7 +101,8 @@ func (s *sample) again() error {
 	return nil
 }
 
-// divide runs two groups inside each line. It keeps the lines that fit, and returns the halves of the others.
+// divide runs two groups inside each line of open. Lines that agree with them are done. It returns the halves of the
+// other lines, which are to be divided next.
 func (s *sample) divide(open []line) ([]line, error) {
 	probes := func(l line) [2]int { return [2]int{(l.from + l.to) / 2, l.from + (l.to-l.from)*3/11} }
 	var inner []int
@@ -134,12 +136,13 @@ func (s *sample) divide(open []line) ([]line, error) {
 	return left, nil
 }
 
-// off returns the relative deviation of a group from the line around it.
+// off returns how far the count of the group at is from the straight line between the ends of l, relative to the count.
 func (s *sample) off(l line, at int) float64 {
 	return apart(s.known[at], s.known[l.from], s.known[l.to], float64(at-l.from)/float64(l.to-l.from))
 }
 
-// apart returns the deviation of c from the interpolation between a and b, relative to c.
+// apart returns how far the counts c are from the interpolation between a and b, relative to c; the worst kind of count
+// decides. part is the position between a (0) and b (1).
 func apart(c, a, b *ptx.Counts, part float64) float64 {
 	worst := 0.0
 	for _, of := range []func(*ptx.Counts) int64{
@@ -152,7 +155,7 @@ func apart(c, a, b *ptx.Counts, part float64) float64 {
 	return worst
 }
 
-// run runs one block of each group that has not run.
+// run runs one block of each of the groups, except for groups that have run before.
 func (s *sample) run(groups []int) error {
 	var only []uint32
 	for _, g := range groups {
@@ -187,7 +190,7 @@ func (s *sample) run(groups []int) error {
 	return nil
 }
 
-// counts returns the counts of the whole launch.
+// counts returns the work of the whole launch: the counted and the interpolated blocks together.
 func (s *sample) counts() ptx.Counts {
 	var twice ptx.Counts
 	heads := int64(s.heads) * int64(s.repeats)
@@ -206,7 +209,8 @@ func (s *sample) counts() ptx.Counts {
 	return twice
 }
 
-// weights returns the instructions of every block, in order, relative to the traced group's block.
+// weights returns the work of every block of the launch, in order. The unit is the work of the block that was traced,
+// in group traced; work is counted in instructions.
 func (s *sample) weights(traced int) []float64 {
 	out := make([]float64, 0, s.groups*s.heads*s.repeats)
 	of := float64(s.known[traced].Issued())
@@ -231,7 +235,8 @@ func (s *sample) mean() {
 	s.average = float64(c.Issued()) / float64(c.Blocks)
 }
 
-// typical returns the group whose block, of those that ran, is closest to the mean.
+// typical returns the group that represents the launch. It is the group whose work is closest to the mean, among the
+// groups with a block that has run. Its block is traced.
 func (s *sample) typical() int {
 	best := 0
 	for g, n := range s.known {
@@ -243,8 +248,8 @@ func (s *sample) typical() int {
 	return best
 }
 
-// memory returns the bytes that device memory must read and write. It is the range of accessed bytes of each tensor,
-// or the requested bytes if they are fewer.
+// memory returns how many bytes the launch must read from and write to device memory. For each tensor it is the range
+// of accessed bytes, or the requested bytes if they are fewer.
 func (s *sample) memory(c *ptx.Counts) int64 {
 	var n int64
 	for _, a := range s.reach {
@@ -253,11 +258,11 @@ func (s *sample) memory(c *ptx.Counts) int64 {
 	return min(n, moved(c))
 }
 
-// moved returns the bytes that blocks exchange with the L2 cache, if a block reads nothing twice.
+// moved returns the bytes that the blocks exchange with the L2 cache, if no block reads the same bytes twice.
 func moved(c *ptx.Counts) int64 { return 32 * c.Moved() }
 
-// trace returns the instruction trace of the block that stands for a group of blocks. It runs the block again, unless
-// the first run traced all blocks.
+// trace returns the instruction trace of one thread block of a group. It runs the block a second time, unless the first
+// run already traced all blocks.
 func (s *sample) trace(group int) (*ptx.Trace, error) {
 	block := s.ran[group]
 	if s.once {

@@ -6,7 +6,7 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// replayed is a warp during a replay.
+// replayed is the state of one warp while a launch is replayed (simulated instruction by instruction).
 type replayed struct {
 	place    *place
 	steps    []ptx.Step
@@ -23,19 +23,21 @@ type replayed struct {
 	products groups      // of wgmma
 }
 
-// groups are asynchronous operations that a warp awaits in groups.
+// groups tracks asynchronous operations, such as copies, that a warp collects in groups and awaits group by group.
+// Times are in cycles.
 type groups struct {
 	closed []float64 // time at which each closed group is done
 	open   float64   // time at which the operations of the open group are done
 }
 
-// add adds an operation that is done at time done.
+// add adds an operation, which will be done at the time done, to the open group.
 func (g *groups) add(done float64) { g.open = max(g.open, done) }
 
-// close closes the open group.
+// close closes the open group, as a commit instruction does; later operations belong to the next group.
 func (g *groups) close() { g.closed, g.open = append(g.closed, g.open), 0 }
 
-// ready returns the time at which all closed groups, except the last but groups, are done.
+// ready returns the time at which the closed groups are done, without the last but groups, which may still be in
+// progress.
 func (g *groups) ready(but int) (at float64) {
 	for i := range len(g.closed) - but {
 		at = max(at, g.closed[i])
@@ -43,14 +45,14 @@ func (g *groups) ready(but int) (at float64) {
 	return at
 }
 
-// candidate is a step in the window.
+// candidate is one of the next instructions of a warp, which may issue before the instructions ahead of it.
 type candidate struct {
 	step  int32
 	order order
 	needs []int32 // the steps that produce its operands
 }
 
-// order says which steps a step may pass.
+// order says which earlier instructions an instruction may pass when it issues.
 type order uint8
 
 const (
@@ -67,7 +69,7 @@ var orders = map[ptx.Class]order{
 	ptx.ClassWGMMA: fence, ptx.ClassWGMMAOrder: fence, ptx.ClassBulk: fence, ptx.ClassBulkWait: fence, ptx.ClassMbar: fence, ptx.ClassMbarWait: fence,
 }
 
-// begin starts the warp of a new block.
+// begin sets the warp to the first instruction of a new thread block, which begins at the time at.
 func (w *replayed) begin(at float64) {
 	w.next, w.window, w.closed, w.waits, w.wake = 0, w.window[:0], false, 0, at
 	for _, g := range []*groups{&w.copies, &w.bulks, &w.reads, &w.products} {
@@ -81,7 +83,7 @@ func (w *replayed) begin(at float64) {
 	}
 }
 
-// fill adds steps to the window.
+// fill adds the warp's next instructions to its window, the instructions from which the next one to issue is chosen.
 func (m *machine) fill(w *replayed) {
 	for len(w.window) < ahead && !w.closed && w.next < len(w.steps) {
 		at := int32(w.next)
@@ -113,7 +115,8 @@ func (m *machine) fill(w *replayed) {
 	}
 }
 
-// try issues a step of the warp if possible, and otherwise sets the time to look again.
+// try issues an instruction of the warp w on the quarter q, if one can issue, and returns true. Otherwise it sets the
+// time at which the warp is tried again.
 func (m *machine) try(q *part, w *replayed) bool {
 	m.fill(w)
 	if len(w.window) == 0 {
@@ -140,10 +143,11 @@ func (m *machine) try(q *part, w *replayed) bool {
 	return false
 }
 
-// queued is the most cycles of work that may wait for the path to memory.
+// queued is how many cycles of work may wait for the path to memory. An instruction that would add more cannot issue.
 const queued = 16
 
-// ready returns the time at which a step can be issued; infinite if it depends on a step not yet issued.
+// ready returns the time at which the instruction c can issue. It is infinite if c depends on an instruction that has
+// not issued.
 func (m *machine) ready(q *part, w *replayed, c *candidate) float64 {
 	x := &m.meanings[w.steps[c.step].At]
 	k := &m.costs[x.Class]
@@ -163,7 +167,8 @@ func (m *machine) ready(q *part, w *replayed, c *candidate) float64 {
 	return at
 }
 
-// groupsOf returns the groups that a step closes or waits for; nil: none.
+// groupsOf returns the groups of asynchronous operations that an instruction commits or waits for; nil: it does
+// neither.
 func (w *replayed) groupsOf(x *ptx.Meaning) *groups {
 	switch x.Class {
 	case ptx.ClassCopyWait:
@@ -179,7 +184,8 @@ func (w *replayed) groupsOf(x *ptx.Meaning) *groups {
 	return nil
 }
 
-// execute issues the i-th step of the window.
+// execute issues the i-th instruction of the warp's window. It occupies units and the path to memory, and sets the time
+// of the result.
 func (m *machine) execute(q *part, w *replayed, i int) {
 	c := w.window[i]
 	s := w.steps[c.step]
@@ -210,7 +216,8 @@ func (m *machine) execute(q *part, w *replayed, i int) {
 	}
 }
 
-// access moves the bytes that a step reads or writes.
+// access accounts for the bytes that the instruction s reads or writes: it occupies the path, the L2 cache and device
+// memory. latency is the time in cycles after which a result arrives.
 func (m *machine) access(w *replayed, c *candidate, s ptx.Step, class ptx.Class, latency float64) {
 	wavefronts := int64(s.Wavefronts)
 	cycles := path(wavefronts, int64(s.Sectors), 1)
@@ -236,7 +243,7 @@ func (m *machine) access(w *replayed, c *candidate, s ptx.Step, class ptx.Class,
 	w.done[c.step] = done
 }
 
-// pass executes a step that others may not pass.
+// pass executes an instruction that no other may pass, such as a branch, a barrier or a wait.
 func (m *machine) pass(q *part, w *replayed, x *ptx.Meaning, s ptx.Step) {
 	switch x.Class {
 	case ptx.ClassBranch:
@@ -266,7 +273,7 @@ func (m *machine) pass(q *part, w *replayed, x *ptx.Meaning, s ptx.Step) {
 	}
 }
 
-// multiply gives the tensor core of the warp's quarter its part of a wgmma.
+// multiply occupies the tensor core of the warp's quarter with the warp's part of a wgmma, Hopper's matrix instruction.
 func (m *machine) multiply(q *part, w *replayed, x *ptx.Meaning, s ptx.Step) {
 	cycles := m.product(x.Columns, s.Wavefronts)
 	q.units[unitTensor] = max(q.units[unitTensor], m.now) + cycles
@@ -277,7 +284,7 @@ func (m *machine) multiply(q *part, w *replayed, x *ptx.Meaning, s ptx.Step) {
 // mostTaken is the largest share of the path to shared memory that wgmma takes from other instructions.
 const mostTaken = 0.9
 
-// bulk moves the bytes of a bulk copy past the first-level cache.
+// bulk accounts for the bytes of a bulk copy, which go past the first-level cache.
 func (m *machine) bulk(w *replayed, s ptx.Step) {
 	m.path = max(m.path, m.now) + float64(s.Wavefronts)
 	m.memory = max(m.memory, m.now) + float64(s.Sectors)*m.sector

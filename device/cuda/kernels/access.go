@@ -2,12 +2,13 @@ package kernels
 
 import "mt/device"
 
-// byAccess is a kernel for each compute dtype, in two forms. [0] accesses one element at a time, [1] 16 bytes at a
-// time; [1] needs all addresses and distances to be multiples of 16 bytes. The order of sums may differ between the
-// forms. So a tensor's alignment to 16 bytes counts as part of the shape.
+// byAccess is a kernel for each compute dtype, in two forms. Form [0] accesses one element at a time. Form [1] accesses
+// 16 bytes at a time, and needs all addresses and distances to be multiples of 16 bytes. The order of sums may differ
+// between the forms. So whether a tensor is aligned to 16 bytes may change the last bits of a result.
 type byAccess [2]perType
 
-// forAccess returns the kernels name_f32, name_bf16, name16_f32 and name16_bf16.
+// forAccess returns the kernels of a module for both types and both forms: name_f32 and name_bf16, and name16_f32 and
+// name16_bf16 for 16 bytes at a time.
 func forAccess(module, name string) byAccess {
 	return byAccess{forTypes(module, name, 0), forTypes(module, name+"16", 0)}
 }
@@ -20,7 +21,8 @@ func (k *byAccess) of(wide bool, dt device.DType) *Kernel {
 	return &k[0][dt]
 }
 
-// chunkOf returns the elements of dt that a thread takes at a time.
+// chunkOf returns how many elements of dt a thread accesses at a time. wide: the kernel accesses 16 bytes at a time;
+// otherwise one element.
 func chunkOf(wide bool, dt device.DType) int {
 	if wide {
 		return 16 / int(dt.Size())
@@ -28,7 +30,8 @@ func chunkOf(wide bool, dt device.DType) int {
 	return 1
 }
 
-// wideAt reports whether every tensor starts at a multiple of 16 bytes; a tensor that is none does.
+// wideAt reports whether every tensor starts at a multiple of 16 bytes. The zero Tensor, for an absent argument, counts
+// as aligned.
 func wideAt(tensors ...device.Tensor) bool {
 	for _, t := range tensors {
 		if t.Addr%16 != 0 {
@@ -38,7 +41,7 @@ func wideAt(tensors ...device.Tensor) bool {
 	return true
 }
 
-// wideBy reports whether each number of elements of dt is a multiple of 16 bytes.
+// wideBy reports whether each of the extents, which count elements of dt, is a multiple of 16 bytes.
 func wideBy(dt device.DType, extents ...int) bool {
 	for _, n := range extents {
 		if int64(n)*dt.Size()%16 != 0 {
@@ -48,14 +51,14 @@ func wideBy(dt device.DType, extents ...int) bool {
 	return true
 }
 
-// warps returns n rounded up to a multiple of 32, clamped to 32 … most.
+// warps returns a number of threads: n rounded up to whole warps of 32, but at least 32 and at most most.
 func warps(n, most int) int { return min(max(32, (n+31)/32*32), most) }
 
-// line returns a grid or a block of n in one dimension.
+// line returns a one-dimensional grid of n blocks, or block of n threads.
 func line(n int64) Dim3 { return Dim3{X: uint32(n), Y: 1, Z: 1} }
 
-// columnBlocks returns the grid and the block of a launch over rows rows of columns columns. A block has at most
-// threads threads and works on columns of a single row. A thread works on at most each columns.
+// columnBlocks returns the grid and the thread block of a launch over a table of rows by columns elements. A thread
+// block has at most threads threads and works on columns of one row. A thread works on at most each columns.
 func columnBlocks(rows, columns, each, threads int) (grid, block Dim3) {
 	n := warps((columns+each-1)/each, threads)
 	return Dim3{uint32(rows), uint32(ceilDiv(int64(columns), int64(n*each))), 1}, line(int64(n))

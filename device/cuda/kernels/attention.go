@@ -31,8 +31,8 @@ func headDimError(dim int) error {
 	return fmt.Errorf("heads of %d elements: the kernels take at most %d", dim, MaxHeadDim)
 }
 
-// attentionKernels are the kernels for heads of up to dim elements. Tiles and threads of a block match the CUDA C
-// files.
+// attentionKernels are the kernels for heads of up to dim elements. Their tiles (queries or keys of a thread block) and
+// threads must match the CUDA C files.
 type attentionKernels struct {
 	dim               int
 	forward, keys, qs attentionKernel // qs: the gradient of queries
@@ -44,8 +44,9 @@ type attentionKernel struct {
 	threads uint32
 }
 
-// attentionBF16 names the kernels; name is attention or attention_cap. The forward's shared memory holds the queries
-// and two parts of K or V. A tile of keys has parts parts each of K and V.
+// attentionBF16 returns the bf16 kernels for heads of up to dim elements; name is attention or attention_cap. The other
+// arguments are sizes of tiles and of shared memory. The forward's shared memory holds the queries and two buffers of K
+// or V. parts says into how many parts a tile of keys is cut.
 func attentionBF16(name string, dim, queries, keys, parts, dkdvKeys, dkdvShared, dqQueries, dqThreads, dqShared int) attentionKernels {
 	module := fmt.Sprintf("%s_%d", name, dim)
 	kernel := func(op string, tile, threads, shared int) attentionKernel {
@@ -108,13 +109,14 @@ func attentionPick(s op.AttentionShape, dt device.DType) *attentionKernels {
 	panic(fmt.Sprintf("kernels: attention heads of %d elements, at most %d", s.Dim, MaxHeadDim))
 }
 
-// Bits of a kernel's last parameter.
+// Bits of the last parameter of the attention kernels.
 const (
 	attentionReads  = 1 << iota // inputs may be read 16 bytes at a time
 	attentionWrites             // outputs may be written 16 bytes at a time
 )
 
-// chunked reports whether rows of heads of dim bf16 can be accessed 16 bytes at a time.
+// chunked reports whether the tensors can be accessed 16 bytes at a time. For that, heads of dim bf16 elements,
+// distances between rows and addresses must all be multiples of 16 bytes. strides holds the distances in elements.
 func chunked(dim int, strides []int, tensors ...device.Tensor) bool {
 	ok := dim%8 == 0
 	for _, s := range strides {
@@ -136,10 +138,10 @@ func attentionFlags(reads, writes bool) (flags int) {
 	return flags
 }
 
-// launchAttention enqueues k over the tiles of total queries or keys, and over heads. It splits heads over several
-// launches if one launch would exceed the launcher's MostWork. A head takes products matrix products. The function
-// first appends the parameters before the shape's. No bit depends on the split, because no block has more than one
-// head.
+// launchAttention enqueues the kernel k for total queries or keys and all heads. If one launch would exceed the
+// launcher's MostWork, it splits the heads over several launches. products is the number of matrix products of each
+// head. first appends the parameters that come before the shape's. No bit depends on the split, because no thread block
+// has more than one head.
 func launchAttention(l Launcher, k *attentionKernel, total, heads, products int, first func(p *Params) *Params, s op.AttentionShape, dt device.DType, qStride, kStride, flags int) {
 	some := headsAtOnce(l.MostWork(dt), heads, products, s)
 	for from := 0; from < heads; from += some {
@@ -147,8 +149,8 @@ func launchAttention(l Launcher, k *attentionKernel, total, heads, products int,
 	}
 }
 
-// headsAtOnce returns the heads of a launch whose FLOPs are at most most; most 0 means all heads. A product is
-// counted as 2·queries·keys·Dim, an upper bound: the number of keys of each query is not known here.
+// headsAtOnce returns how many heads a launch may have so that its FLOPs stay below most; most 0: all heads. A product
+// is counted as 2·queries·keys·Dim, an upper bound: how many keys each query attends to is not known here.
 func headsAtOnce(most float64, heads, products int, s op.AttentionShape) int {
 	seen := s.MaxK
 	if s.Window > 0 {
@@ -161,7 +163,7 @@ func headsAtOnce(most float64, heads, products int, s op.AttentionShape) int {
 	return int(min(max(most/each, 1), float64(heads)))
 }
 
-// launchHeads enqueues k for some heads, from head from on.
+// launchHeads enqueues the kernel k for some consecutive heads, beginning with head from.
 func launchHeads(l Launcher, k *attentionKernel, total, from, some int, params *Params, s op.AttentionShape, qStride, kStride, flags int) {
 	window := s.Window
 	if window >= s.TK {
@@ -219,7 +221,7 @@ func AttentionBackward(l Launcher, a *op.AttentionBackward) {
 	}
 }
 
-// attentionDeltas writes Delta.
+// attentionDeltas launches the kernel that writes Delta, the sum Σ DO·O of each query and head.
 func attentionDeltas(l Launcher, a *op.AttentionBackward) {
 	const threads, rows = 256, 16 // rows of one head in a block
 	p := l.Params()

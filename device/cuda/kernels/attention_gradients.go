@@ -7,8 +7,8 @@ import (
 	"mt/device/op"
 )
 
-// gradientKernels compute all gradients of attention at once, for heads of up to dim elements. Shared memory alone
-// decides between the large and the small kernel: both add in the same order.
+// gradientKernels compute all gradients of attention at once, for heads of up to dim elements. The large kernel runs
+// where a thread block can have enough shared memory, otherwise the small one. Both add in the same order.
 type gradientKernels struct {
 	dim          int
 	large, small gradientKernel
@@ -20,13 +20,14 @@ type gradientKernel struct {
 	queries int // in a tile
 }
 
-// attentionGradients are the kernels for all gradients, sorted by head dimension.
+// attentionGradients are the kernels that compute all gradients of attention at once, sorted by head dimension.
 var attentionGradients = []gradientKernels{
 	gradientsFor(64, "gradients", 64, 2), gradientsFor(96, "gradients_small", 64, 1), gradientsFor(128, "gradients_small", 32, 2),
 }
 
-// gradientsFor names the kernels for heads of dim elements. The smaller kernel has queries queries in a tile and
-// buffers buffers. Shared memory holds a tile of K, buffers of Q, DO, LSE and Delta, two buffers of dS, and 64 bytes.
+// gradientsFor returns the kernels for heads of dim elements. small names the smaller kernel, whose tile has queries
+// queries and which has buffers buffers. Shared memory holds a tile of K, the buffers of Q, DO, LSE and Delta, two
+// buffers of dS, and 64 bytes.
 func gradientsFor(dim int, small string, queries, buffers int) gradientKernels {
 	module := fmt.Sprintf("attention_gradients_%d", dim)
 	const keys = 128
@@ -39,11 +40,12 @@ func gradientsFor(dim int, small string, queries, buffers int) gradientKernels {
 
 var attentionMarks = Kernel{Module: "attention_gradients_64", Name: "attention_marks"}
 
-// unit is the number of queries of a sequence and head that are summed in parallel.
+// unit is a number of consecutive queries of one head. The sums of their gradients are kept together, and thread blocks
+// add to one unit in a fixed order. Sequences are padded to whole units.
 const unit = 16
 
-// gradientsTake returns the kernels that compute a with five products; nil: none. The shape and the presence of Sums
-// decide, so that no bit depends on the device or on its memory.
+// gradientsTake returns the kernels that compute the gradients of a together, with five matrix products instead of
+// seven; nil: none. Only the shape and the presence of Sums decide. So no bit depends on the device or on its memory.
 func gradientsTake(a *op.AttentionBackward) *gradientKernels {
 	if a.Sums.None() || a.Q.DType != device.BF16 || !a.Summed() || a.TQ == 0 || a.TK == 0 {
 		return nil
@@ -56,7 +58,9 @@ func gradientsTake(a *op.AttentionBackward) *gradientKernels {
 	return nil
 }
 
-// gradients computes a, except Delta, by one kernel, or returns false. Sums may hold only some heads at a time.
+// gradients computes all gradients of a by one kernel; Delta must already be written. It returns false, and does
+// nothing, if no such kernel takes a. If Sums has room for some heads only, it launches the kernel for one group of
+// heads after another.
 func gradients(l Launcher, a *op.AttentionBackward) bool {
 	k := gradientsTake(a)
 	if k == nil {

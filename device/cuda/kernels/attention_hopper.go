@@ -15,10 +15,11 @@ type TensorMap [128]byte
 // context. The script check.sh reads this line, and checks the compilers from this version on.
 const SM90aDriver = 12040
 
-// BoxColumns is the number of columns of a TensorMap's box. They fill the 128 bytes of a swizzled row.
+// BoxColumns is the number of columns that one copy through a TensorMap takes. They fill the 128 bytes of a row in
+// shared memory.
 const BoxColumns = 64
 
-// TensorMap appends a tensor map.
+// TensorMap appends a tensor map, aligned to 64 bytes as the hardware requires.
 func (p *Params) TensorMap(m TensorMap) *Params {
 	p.align(64)
 	p.Bytes = append(p.Bytes, m[:]...)
@@ -28,7 +29,7 @@ func (p *Params) TensorMap(m TensorMap) *Params {
 // hopper has the kernels for sm_90a, by head dimension.
 var hopper = map[int]*hopperKernels{64: hopperFor(64, 128, 128, 128), 128: hopperFor(128, 128, 128, 128), 192: hopperFor(192, 64, 64, 64), 256: hopperFor(256, 64, 64, 32)}
 
-// hopperKernels are attentionKernels that also have a tile size for the other operand.
+// hopperKernels are the attention kernels for compute capability 9.0 and one head dimension.
 type hopperKernels struct {
 	forward, keys, qs hopperKernel
 }
@@ -55,10 +56,10 @@ func hopperFor(dim, keys, dkdvKeys, dqKeys int) *hopperKernels {
 		kernel("attention_backward", "dq", queries, dqKeys, 2*queries+4*dqKeys, 0)}
 }
 
-// Lacking is the reason why no kernel for sm_90a computes some attention.
+// Lacking is the reason why no kernel for sm_90a (compute capability 9.0) computes an attention.
 type Lacking string
 
-// Attention that no kernel for sm_90a computes.
+// The kinds of attention for which there is no kernel for sm_90a.
 const (
 	LackingNothing Lacking = ""
 	LackingF32     Lacking = "fp32"
@@ -67,13 +68,13 @@ const (
 	LackingRows    Lacking = "rows that do not begin at multiples of 16 bytes"
 )
 
-// Of returns the text of the reason for heads of dim elements.
+// Of returns the reason as a sentence for the user, for heads of dim elements.
 func (l Lacking) Of(dim int) string {
 	return fmt.Sprintf("attention with heads of %d elements runs on the kernels for all GPUs, slower: those for sm_90a do not take %s", dim, string(l))
 }
 
-// LackingForSM90a returns the reason why no kernel for sm_90a computes attention with heads of dim elements. It
-// considers only the head dimension, the type and the softcap.
+// LackingForSM90a returns the reason why there is no kernel for sm_90a for attention with heads of dim elements;
+// LackingNothing: there is one. capped: the attention has a softcap. Only head dimension, type and softcap count here.
 func LackingForSM90a(dim int, dt device.DType, capped bool) Lacking {
 	switch {
 	case dt != device.BF16:
@@ -86,8 +87,9 @@ func LackingForSM90a(dim int, dt device.DType, capped bool) Lacking {
 	return LackingNothing
 }
 
-// hopperTakes returns the kernels for sm_90a for s, whose tensors have rows strides elements apart; nil: the device
-// or the shape has none. If a missing kernel makes attention slower, it calls Slower.
+// hopperTakes returns the kernels for sm_90a that can compute attention of shape s. nil: the device, the shape or the
+// alignment of the tensors rules them out. strides are the distances between the rows of the tensors, in elements. If
+// only a missing kernel makes attention slower, it calls Slower.
 func hopperTakes(l Launcher, s op.AttentionShape, strides []int, tensors ...device.Tensor) *hopperKernels {
 	if !l.SM90a() || s.TQ == 0 || s.TK == 0 {
 		return nil
@@ -103,7 +105,7 @@ func hopperTakes(l Launcher, s op.AttentionShape, strides []int, tensors ...devi
 	return hopper[s.Dim]
 }
 
-// hopperForward computes a by a kernel for sm_90a, or returns false.
+// hopperForward computes a by a kernel for sm_90a and returns true. If there is no such kernel for a, it returns false.
 func hopperForward(l Launcher, a *op.Attention) bool {
 	k := hopperTakes(l, a.AttentionShape, []int{a.QStride, a.KStride}, a.Q, a.K, a.V, a.O)
 	if k == nil {
@@ -119,7 +121,8 @@ func hopperForward(l Launcher, a *op.Attention) bool {
 	return true
 }
 
-// hopperBackward computes a, except Delta, by kernels for sm_90a, or returns false.
+// hopperBackward computes the gradients of a by kernels for sm_90a and returns true; Delta must already be written. If
+// there are no such kernels for a, it returns false.
 func hopperBackward(l Launcher, a *op.AttentionBackward) bool {
 	k := hopperTakes(l, a.AttentionShape, []int{a.QStride, a.KStride, a.DQStride, a.DKStride}, a.Q, a.K, a.V, a.DO, a.DQ, a.DK, a.DV)
 	if k == nil {

@@ -4,7 +4,8 @@ import "mt/device/op"
 
 func init() { add(CrossEntropy) }
 
-// lossKernels are the kernels of one module.
+// lossKernels are the kernels for the loss in one module: for a whole vocabulary, for a shard of it, and for a shard's
+// gradient.
 type lossKernels struct{ whole, shard, shardGradient perType }
 
 func lossKernelsOf(module string) *lossKernels {
@@ -17,8 +18,8 @@ var (
 	crossEntropyTerms, crossEntropyTermsCap = lossKernelsOf("crossentropy_terms"), lossKernelsOf("crossentropy_terms_cap")
 )
 
-// lossPick returns the kernels, and appends the terms and the softcap, if any, to the parameters. vocab is the size
-// of the whole vocabulary.
+// lossPick returns the kernels for a loss with these terms and this softcap. If there are terms or a softcap, it
+// appends their parameters to p. vocab is the size of the whole vocabulary.
 func lossPick(terms op.LossTerms, vocab int, softcap float32, p *Params) *lossKernels {
 	plain, limited := crossEntropy, crossEntropyCap
 	if !terms.None() {
@@ -32,7 +33,7 @@ func lossPick(terms op.LossTerms, vocab int, softcap float32, p *Params) *lossKe
 	return limited
 }
 
-// lossBlock returns the block for a row of V logits.
+// lossBlock returns the size of the thread block that computes one row of V logits.
 func lossBlock(V int) Dim3 { return line(int64(warps(V/64, 512))) }
 
 // CrossEntropy launches op.CrossEntropy. An invalid target, outside 0 … V−1 and not IgnoreIndex, gives the loss NaN.

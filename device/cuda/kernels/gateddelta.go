@@ -21,7 +21,7 @@ const deltaThreads = 256
 // GatedDelta launches op.GatedDelta: a block for each head of as many sequences as fit in scratch memory.
 func GatedDelta(l Launcher, a *op.GatedDelta) { gatedDelta(l, a, a.Seqs) }
 
-// gatedDelta is GatedDelta with at most most sequences at a time.
+// gatedDelta launches op.GatedDelta with at most most sequences at a time. Tests pass a small number.
 func gatedDelta(l Launcher, a *op.GatedDelta, most int) {
 	if a.T == 0 {
 		return
@@ -38,7 +38,7 @@ func gatedDelta(l Launcher, a *op.GatedDelta, most int) {
 // memory. The sequences' gradients of ALog and DtBias are added up afterwards.
 func GatedDeltaBackward(l Launcher, a *op.GatedDeltaBackward) { gatedDeltaBackward(l, a, a.Seqs) }
 
-// gatedDeltaBackward is GatedDeltaBackward with at most most sequences at a time.
+// gatedDeltaBackward launches op.GatedDeltaBackward with at most most sequences at a time. Tests pass a small number.
 func gatedDeltaBackward(l Launcher, a *op.GatedDeltaBackward, most int) {
 	if a.T == 0 {
 		return
@@ -60,8 +60,9 @@ func deltaShape(p *Params, a *op.DeltaShape) *Params {
 	return p.I32(a.Seqs).I32(a.KeyHeads).I32(a.Heads).I32(a.KeyDim).I32(a.ValueDim).I32(a.GateStride)
 }
 
-// deltaLanes returns the number of concurrent sequences, at most most, and scratch memory with floats floats for
-// each. It depends on shapes alone. At least one sequence fits (op.MostDeltaDim, op.MostDeltaHeads).
+// deltaLanes returns how many sequences are computed at a time, at most most, and scratch memory with floats numbers
+// for each of them. Both depend on shapes alone. The limits op.MostDeltaDim and op.MostDeltaHeads ensure that one
+// sequence fits.
 func deltaLanes(l Launcher, most, floats int) (device.Tensor, int) {
 	lanes := max(1, min(most, ScratchBytes/4/floats))
 	n := int64(lanes * floats)

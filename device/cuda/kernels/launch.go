@@ -14,7 +14,7 @@ import (
 //go:embed *.ptx
 var files embed.FS
 
-// Kernel names one __global__ function.
+// Kernel names one CUDA kernel, a __global__ function.
 type Kernel struct {
 	Module string // its file, without ".ptx"
 	Name   string
@@ -41,7 +41,8 @@ func add[O any, P interface {
 	})
 }
 
-// Launcher enqueues kernels on one stream. Errors stick to the stream.
+// Launcher enqueues kernels on one stream. Its methods return no errors: the stream keeps the first error and drops
+// later work.
 type Launcher interface {
 	// Params returns the empty parameters of the next launch. The launcher owns them and has one set at a time.
 	Params() *Params
@@ -57,8 +58,8 @@ type Launcher interface {
 	// elements from row to row. A copy takes BoxColumns columns of boxRows rows. The tensor and its rows begin at
 	// multiples of 16 bytes.
 	TensorMap(t device.Tensor, columns, rows, stride, boxRows int) TensorMap
-	// Slower notes that no kernel for sm_90a computes attention of this kind with heads of dim elements, so a slower
-	// kernel runs.
+	// Slower is called when attention runs on a slower kernel because there is none for sm_90a. what is the reason, and
+	// dim the number of elements of a head.
 	Slower(what Lacking, dim int)
 	// SharedBytes returns the most shared memory of a block in bytes, static and dynamic.
 	SharedBytes() int
@@ -151,10 +152,11 @@ func suffix(dt device.DType) string {
 	return "_f32"
 }
 
-// perType is a kernel for each compute dtype.
+// perType is a pair of kernels, one for each compute dtype (fp32 and bf16).
 type perType [2]Kernel
 
-// forTypes names the kernels name_f32 and name_bf16 of a module.
+// forTypes returns the kernels name_f32 and name_bf16 of a module. shared is their largest dynamic shared memory in
+// bytes.
 func forTypes(module, name string, shared int) perType {
 	var k perType
 	for _, dt := range []device.DType{device.F32, device.BF16} {

@@ -53,7 +53,8 @@ func LayerNormBackward(l Launcher, a *op.LayerNormBackward) {
 	addUp(l, a.DW, part, slices, a.Dim)
 }
 
-// layerNormBackwardOfWide computes DW first, because DX may overwrite DY.
+// layerNormBackwardOfWide serves rows that are too wide for one pass. It computes DW before DX, because DX may
+// overwrite DY.
 func layerNormBackwardOfWide(l Launcher, a *op.LayerNormBackward, wide bool) {
 	dt, dim := a.X.DType, int64(a.Dim)
 	if !a.DW.None() {

@@ -7,7 +7,7 @@ import (
 
 func init() { add(MatMul) }
 
-// matMulTile is one way to cut a matrix product into blocks.
+// matMulTile is a set of kernels that cut a matrix product into thread blocks of one size.
 type matMulTile struct {
 	kernels   [4]Kernel // nn, tn (A transposed), nt (B transposed), tt
 	m, n, k   int64     // rows and columns of D in a block; extent of k in one stage
@@ -25,8 +25,8 @@ func newMatMulTile(module, name string, m, n, k int64, threads uint32, shared in
 	return t
 }
 
-// Shapes, threads and shared memory match the CUDA C files. Cycles are estimates for an A100, used only to choose
-// between tiles.
+// Shapes, threads and shared memory must match the CUDA C files. Cycles are estimates for an A100; they only serve to
+// choose between tiles.
 var (
 	bf16Large  = newMatMulTile("matmul_bf16_large", "matmul_bf16_large", 128, 256, 32, 256, 96<<10, 1, 1100, 4000)
 	bf16Medium = newMatMulTile("matmul_bf16_medium", "matmul_bf16_medium", 128, 128, 32, 128, 48<<10, 2, 1150, 4000)
@@ -47,7 +47,8 @@ const (
 	matMulBChunks             // rows of B may be read 16 bytes at a time
 )
 
-// rowElements bounds the length of a row that a block addresses with 32 bits.
+// rowElements is the largest length of a row in elements for which a thread block can compute all addresses with 32
+// bits.
 const rowElements = 1 << 23
 
 // MatMul launches D = op(A)·op(B) [+ C] [+ Bias]; see op.MatMul. Every sum runs over k in order, in at most
@@ -73,7 +74,7 @@ func MatMul(l Launcher, a *op.MatMul) {
 	matMulWith(l, m, tile, parts)
 }
 
-// Tiles for each combination of operands; see matMulTiles.
+// The tiles that can compute a product, for each combination of operands; matMulTiles chooses a list.
 var (
 	f32Tiles  = []*matMulTile{f32Large, f32Small}
 	anyTiles  = []*matMulTile{bf16Any}
@@ -94,8 +95,8 @@ func matMulTiles(m op.MatMul) []*matMulTile {
 	return bf16Tiles
 }
 
-// cheapest returns the tile and the number of parts of K with the lowest estimated cost. It assumes 128
-// multiprocessors on every GPU.
+// cheapest returns the tile with the lowest estimated cost for m, and into how many parts to cut K. It assumes 128
+// multiprocessors on every GPU, so that all GPUs choose alike.
 func cheapest(tiles []*matMulTile, m op.MatMul) (best *matMulTile, parts int) {
 	const processors, launch, bytesPerCycle = 128, 4000, 2500
 	M, N, K := int64(m.M), int64(m.N), int64(m.K)
@@ -109,7 +110,8 @@ func cheapest(tiles []*matMulTile, m op.MatMul) (best *matMulTile, parts int) {
 			blocks := ceilDiv(M, t.m) * ceilDiv(N, t.n) * p
 			cost := blocks / (processors * t.perSM) * (stages*t.cycles + t.overheads)
 			if rest := blocks % (processors * t.perSM); rest > 0 {
-				// Fewer blocks on a multiprocessor hide less of each other's latency.
+				// The fewer blocks share a multiprocessor, the less of their waiting is hidden by the work of other
+				// blocks.
 				cost += stages*t.cycles*(ceilDiv(rest, processors)+1)/(t.perSM+1) + t.overheads
 			}
 			if p > 1 {
@@ -123,7 +125,7 @@ func cheapest(tiles []*matMulTile, m op.MatMul) (best *matMulTile, parts int) {
 	return best, parts
 }
 
-// matMulWith computes m with one tile and K cut into about parts parts.
+// matMulWith computes m with the tile t. K is cut into about parts parts, whose results are added in order.
 func matMulWith(l Launcher, m op.MatMul, t *matMulTile, parts int) {
 	slice := ceilDiv(ceilDiv(int64(m.K), t.k), int64(parts)) * t.k
 	parts = int(ceilDiv(int64(m.K), slice))
@@ -154,7 +156,7 @@ func matMulLaunch(l Launcher, m op.MatMul, t *matMulTile, slice int64, parts int
 	l.Launch(&t.kernels[k], grid, Dim3{t.threads, 1, 1}, t.kernels[k].Shared, p)
 }
 
-// matMulParts launches D = Σ parts + C + Bias.
+// matMulParts launches the kernel that adds up the results of the parts of K: D = Σ part + C + Bias.
 func matMulParts(l Launcher, m op.MatMul, part device.Tensor, parts int) {
 	const threads = 256
 	p := l.Params()

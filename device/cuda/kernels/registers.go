@@ -12,7 +12,7 @@ import (
 //go:embed registers.txt
 var registersText string
 
-// Use is what NVIDIA's ptxas allocates for a kernel.
+// Use is what a kernel occupies on a multiprocessor, as NVIDIA's ptxas allocates it.
 type Use struct {
 	Registers int // per thread
 	Static    int // bytes of shared memory per block, without the launch's dynamic memory

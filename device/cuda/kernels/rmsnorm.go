@@ -25,7 +25,8 @@ const (
 	rowThreads  = 512 // most threads of a block that takes whole groups
 )
 
-// teamFor returns the number of lanes that hold dim elements; 0: a warp does not suffice.
+// teamFor returns how many lanes (threads of a warp) hold a group of dim elements in registers; 0: more than a warp
+// has.
 func teamFor(dim int) int {
 	lanes := 1
 	for lanes*teamElems < dim {
@@ -37,7 +38,7 @@ func teamFor(dim int) int {
 	return lanes
 }
 
-// rowElems returns the most elements that a thread of a block holds.
+// rowElems returns the largest number of elements that a thread holds if a whole thread block normalizes a row.
 func rowElems(wide bool) int {
 	if wide {
 		return 16
@@ -45,7 +46,7 @@ func rowElems(wide bool) int {
 	return 8
 }
 
-// threadsFor returns the number of threads that hold dim elements; 0: a block does not suffice.
+// threadsFor returns how many threads of a block hold a row of dim elements in registers; 0: more than a block has.
 func threadsFor(dim int, wide bool) int {
 	if dim > rowThreads*rowElems(wide) {
 		return 0
@@ -90,12 +91,13 @@ func RMSNormBackward(l Launcher, a *op.RMSNormBackward) {
 		normBackwardOfWide(l, a, wide)
 		return
 	}
-	// 2²¹ sums are 2¹⁷ threads, which fill a large GPU once.
+	// The limit is on partial sums: 2²¹ of them need 2¹⁷ threads, which fill a large GPU once.
 	least, most := int64(8), max(1, 1<<21/dim)
 	k := normBackwardRows.of(wide, dt)
 	if team > 0 {
 		teams := int64(teamThreads / team)
-		// A multiple of the teams, at least four groups for each.
+		// A slice has a multiple of the block's teams (groups of lanes that share a norm), and at least four norms for
+		// each team.
 		least = ceilDiv(max(4*teams, ceilDiv(count, 1024)), teams) * teams
 		most, k, threads = count, normBackwardTeam.of(wide, dt), teamThreads
 	}
@@ -109,7 +111,8 @@ func RMSNormBackward(l Launcher, a *op.RMSNormBackward) {
 	addUp(l, a.DW, part, slices, a.Dim)
 }
 
-// normBackwardOfWide computes DW first, because DX may overwrite DY.
+// normBackwardOfWide serves groups that are too wide for one pass. It computes DW before DX, because DX may overwrite
+// DY.
 func normBackwardOfWide(l Launcher, a *op.RMSNormBackward, wide bool) {
 	dt, count, dim := a.X.DType, int64(a.Rows)*int64(a.Groups), int64(a.Dim)
 	if !a.DW.None() {

@@ -13,7 +13,8 @@ func init() {
 	add(RouterBackward)
 }
 
-// routerKernels are the kernels for up to experts experts; see router.cu.
+// routerKernels are the kernels for routers with a limited number of experts, given by the field experts; see
+// router.cu.
 type routerKernels struct {
 	experts                 int
 	forward, backward       Kernel
@@ -39,7 +40,7 @@ func routerPick(experts int) *routerKernels {
 // routerWarps is the number of warps in a block of the router's kernels. A warp works on one token at a time.
 const routerWarps = 8
 
-// routerFlags returns the flags of a rule; see router.cu.
+// routerFlags returns the rule as bits, a parameter of the kernels; router.cu lists the bits.
 func routerFlags(normalize bool, r op.RouterRule) (flags int) {
 	for i, set := range []bool{normalize, r.Sigmoid, r.Shared, r.Gated} {
 		if set {

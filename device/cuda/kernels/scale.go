@@ -6,7 +6,7 @@ func init() { add(Scale) }
 
 var scale, scaleBlock = forAccess("scale", "scale"), forAccess("scale", "scale_block")
 
-// scaleElems is the number of elements that a thread takes.
+// scaleElems is the number of elements that one thread multiplies.
 const scaleElems = 16
 
 // Scale launches op.Scale.

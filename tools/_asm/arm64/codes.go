@@ -2,10 +2,11 @@ package main
 
 import "mt/tools/asm/neon"
 
-// Quantized moments with 8-bit or 4-bit codes. NEON has no gather instruction. The 8-bit functions read the table words
-// one by one and combine them in registers; the 4-bit decoder keeps its whole table in registers.
+// This file generates code for quantized optimizer moments, stored as 8-bit or 4-bit codes. NEON has no gather
+// instruction. The 8-bit functions read the table's words one by one and combine them in registers. The 4-bit decoder
+// keeps its whole table in registers.
 
-// codes generates the functions for quantized moments.
+// codes generates the functions that encode and decode quantized optimizer moments.
 func codes() {
 	decode()
 	decode16()
@@ -14,14 +15,14 @@ func codes() {
 	greatest()
 }
 
-// four combines the first lanes of four registers into the four lanes of x[0].
+// four gathers the first lanes of the four registers of x in the four lanes of x[0].
 func four(f *neon.Func, x [4]neon.V) {
 	f.ZIP1(x[0], x[0], x[1])
 	f.ZIP1(x[2], x[2], x[3])
 	f.ZIP1D(x[0], x[0], x[2])
 }
 
-// decode generates the decoder of 8-bit codes: values[code]·scale.
+// decode generates the decoder of 8-bit codes. A number is values[code]·scale.
 func decode() {
 	f := neon.Begin("decodeNEON", "func(values *float32, codes *byte, out *float32, n int, scale *float32)",
 		"sets out to n numbers with these codes; n is a multiple of 16.")
@@ -51,7 +52,8 @@ func decode() {
 	f.Ret()
 }
 
-// decode16 generates the decoder of 4-bit codes with a table of 16 values. Register i holds byte i of every value.
+// decode16 generates the decoder of 4-bit codes with a table of 16 values. The table is in registers by bytes: the i-th
+// register holds byte i of every value.
 func decode16() {
 	f := neon.Begin("decode16NEON", "func(values *float32, codes *byte, out *float32, n int, scale *float32)",
 		"sets out to n numbers with these codes, two a byte; n is a multiple of 16.")
@@ -87,16 +89,19 @@ func decode16() {
 	f.Ret()
 }
 
-// half is the stream size of 4-bit elements, two to a byte; see stream.
+// half stands for half a byte. As the size of a stream (see stream) it says that two 4-bit elements share a byte; 0 has
+// no other meaning there.
 const half = 0
 
-// finder holds the constants of the encoder: see place in host/optim/codes.go.
+// finder holds the constants with which the encoder finds the code of a number. A number's upper bits select an entry
+// of a table; see the function place in host/optim/codes.go.
 type finder struct {
 	scale, abs, least, most, span, lower, one neon.V
 	table                                     neon.R // the table's base minus the offset of the first bucket, so the magnitude's upper bits index it directly
 }
 
-// Bit patterns of the smallest and largest magnitude, and the number of table entries for one sign.
+// Bit patterns of the smallest and the largest magnitude that have a table entry, and the number of table entries for
+// numbers of one sign.
 const (
 	leastMag   = 0x34000000
 	mostMag    = 0x3f800000
@@ -105,8 +110,8 @@ const (
 	bytesShift = 2 // log2 of a table word's size
 )
 
-// words finds the codes of four numbers at x. The lowest byte of each lane holds the code; the upper bytes are
-// undefined.
+// words returns the codes of the four numbers at x + disp. The lowest byte of each lane holds the code; the upper bytes
+// are undefined.
 func (c *finder) words(f *neon.Func, x neon.R, disp int) neon.V {
 	word := f.Reg()
 	f.Scope(func() {
@@ -139,8 +144,8 @@ func (c *finder) words(f *neon.Func, x neon.R, disp int) neon.V {
 	return word
 }
 
-// encode generates the encoder of codes of this many bits, 8 or 4. The upper bits of a number select a table entry;
-// the lower bits decide between the entry's code and its neighbour.
+// encode generates the encoder of codes of bits bits, 8 or 4. The upper bits of a number select a table entry. The
+// lower bits decide between the entry's code and the next one. how completes the generated function's doc.
 func encode(name, how string, bits int) {
 	f := neon.Begin(name, "func(table *uint32, x *float32, codes *byte, n int, scale *float32)",
 		"sets codes to those of n numbers over the scale, "+how+"; n is a multiple of 16.")
@@ -177,7 +182,7 @@ func encode(name, how string, bits int) {
 	f.Ret()
 }
 
-// greatest generates the search for the largest magnitude.
+// greatest generates the search for the largest magnitude among n numbers.
 func greatest() {
 	f := neon.Begin("greatestNEON", "func(x *float32, n int, most *float32)",
 		"sets most to the greatest magnitude of n numbers, of which a NaN is the greatest; n is a multiple of 16.")

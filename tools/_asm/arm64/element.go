@@ -5,25 +5,27 @@ import "mt/tools/asm/neon"
 // lanes is the number of elements that one iteration of an update in package optim processes.
 const lanes = 8
 
-// element holds the registers of an element-wise update loop.
+// element holds the registers of a loop that updates weights element by element, as optimizers such as AdamW do.
 type element struct {
 	*neon.Func
 	split   bool
 	grad    string
 	moments int
 
-	// zero is set if grad is "Zero", exponent if there are moments, half if weights are split.
+	// Constants: zero is set if grad is "Zero" (no gradient), exponent if there are moments, and half if the weights
+	// are split.
 	zero, exponent, half neon.V
 
 	n, w, lo, m, v, g neon.R
 	streams           []stream
 }
 
-// sizeOf gives the bytes of a gradient element by type.
+// sizeOf gives the bytes of a gradient element for each gradient type.
 var sizeOf = map[string]int{"F32": 4, "BF16": 2}
 
-// newElement begins the update of plain or split fp32 weights by a rule with the given number of moments and gradient
-// type.
+// newElement begins the function that updates weights by a rule, an optimizer's arithmetic for one element. Weights are
+// fp32 or, with split, a bf16 high half and a 16-bit lower half. moments is how many fp32 numbers the rule keeps for an
+// element. grad is the gradient's type; "Zero": none.
 func newElement(rule string, moments int, split bool, grad string) *element {
 	s := &element{split: split, grad: grad, moments: moments}
 	if split {
@@ -53,7 +55,8 @@ func newElement(rule string, moments int, split bool, grad string) *element {
 	return s
 }
 
-// factors loads the factors of c into registers, in the order of c; nil skips a factor.
+// factors loads the numbers at the argument c, such as the learning rate, and spreads each over a register. They go to
+// the registers in to, in order; a nil skips a number.
 func (s *element) factors(to ...*neon.V) {
 	c := s.Arg("c")
 	for i, r := range to {
@@ -72,13 +75,13 @@ func (s *element) factors(to ...*neon.V) {
 	}
 }
 
-// run generates the loop and ends the function.
+// run generates the loop over all elements and ends the function. body generates the update of eight elements.
 func (s *element) run(body func()) {
 	each(s.Func, s.n, lanes, s.streams, body)
 	s.Ret()
 }
 
-// gradient reads gradients as fp32.
+// gradient generates the load of eight gradients, converted to fp32.
 func (s *element) gradient() pair {
 	if s.grad == "BF16" {
 		return widened(s.Func, s.g, 0)
@@ -86,17 +89,18 @@ func (s *element) gradient() pair {
 	return s.load(s.g)
 }
 
-// load reads eight fp32.
+// load generates the load of eight fp32 numbers at p.
 func (s *element) load(p neon.R) pair {
 	x := newPair(s.Func)
 	s.Load2(p, 0, x[0], x[1])
 	return x
 }
 
-// store writes eight fp32.
+// store generates the store of eight fp32 numbers to p.
 func (s *element) store(x pair, p neon.R) { s.Store2(x[0], x[1], p, 0) }
 
-// clipped reads gradients and multiplies them by clip. The gradient type "Zero" yields zeros.
+// clipped generates the load of eight gradients, multiplied by clip, the factor of gradient clipping. For the gradient
+// type "Zero" the result is zeros.
 func (s *element) clipped(clip neon.V) pair {
 	if s.grad == "Zero" {
 		return pair{s.zero, s.zero}
@@ -108,7 +112,7 @@ func (s *element) clipped(clip neon.V) pair {
 	return g
 }
 
-// normal flushes subnormal lanes of x to zero.
+// normal sets subnormal lanes of x to zero, because arithmetic with subnormal numbers is slow.
 func (s *element) normal(x neon.V) {
 	s.Scope(func() {
 		mask := s.Reg()
@@ -117,7 +121,8 @@ func (s *element) normal(x neon.V) {
 	})
 }
 
-// weight reads weights as fp32: hi·2^16 plus the signed lo, as integers.
+// weight generates the load of eight weights as fp32. A split weight is put together from the halves: hi·2^16 plus the
+// signed lo, as integers.
 func (s *element) weight() pair {
 	if !s.split {
 		return s.load(s.w)
@@ -132,7 +137,7 @@ func (s *element) weight() pair {
 	return w
 }
 
-// storeWeight writes weights back. It overwrites the registers of w.
+// storeWeight generates the store of eight weights, whole or in halves. It overwrites the registers of w.
 func (s *element) storeWeight(w pair) {
 	if !s.split {
 		s.store(w, s.w)

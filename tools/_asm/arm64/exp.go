@@ -31,7 +31,7 @@ func (f *row) newExp() exponential {
 	return e
 }
 
-// apply sets x to e^x. NaN stays NaN.
+// apply generates x = e^x for the lanes of a register. NaN stays NaN.
 func (e exponential) apply(x neon.V) {
 	f := e.Func
 	f.Scope(func() {
@@ -88,7 +88,7 @@ func expSum(stores bool) {
 	f.total(acc)
 }
 
-// gradRow generates the function for one row of gradStrip.
+// gradRow generates the function that GradStrip of package vec calls for each row of a strip of attention scores.
 func gradRow() {
 	f := newRow("gradRow", "func(x, dx *float32, n int, scale, lse, delta float32)",
 		"is x = exp(scale·x − lse) and dx = scale·x·(dx − delta).")

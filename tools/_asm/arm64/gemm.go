@@ -17,11 +17,11 @@ func gemm() {
 	narrow("narrowNEON")
 }
 
-// unroll is the number of k values in one iteration of a kernel's loop. Each iteration prefetches two lines of each
-// stream.
+// unroll is how many elements of K one iteration of a kernel's loop processes. In that time it also prefetches two
+// cache lines of B, and two of the next part of A.
 const unroll = 16
 
-// kernel generates d = a·b + c for h rows of a whole panel.
+// kernel generates the product d = a·b + c for h rows and one whole panel of b.
 func kernel(h int) {
 	f := neon.Begin(fmt.Sprintf("kernelNEONx%d", h),
 		"func(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, panel, block, across, down uintptr)",
@@ -35,7 +35,8 @@ func kernel(h int) {
 	p := newProduct(f, h, 4*productColumns, b)
 	p.clear()
 
-	// Each iteration prefetches one row of d, so these prefetches do not delay the loads of a and b.
+	// Each iteration of the loop prefetches one row of d. So the prefetches are spread over the loop, and do not delay
+	// the loads of a and b.
 	turn, tail, single, finish, store := f.Label("block"), f.Label("tail"), f.Label("single"), f.Label("finish"), f.Label("store")
 	f.Less(k, unroll, tail)
 	f.Place(turn)
@@ -75,7 +76,8 @@ func kernel(h int) {
 	f.Ret()
 }
 
-// dots generates the dot products of x with four rows of b, in fp32 or bf16. Each sum has eight partial sums.
+// dots generates the dot products of x with four rows of b. element is the Go type of b's elements (fp32 or bf16), and
+// kind the end of the function's name. Each dot product has eight partial sums.
 func dots(kind, element string) {
 	f := neon.Begin("dotNEON"+kind, "func(d, x *float32, b *"+element+", offsets *[4]int, k int)",
 		"sets d to the products of x and four rows, each so many bytes from b; k is a multiple of 8.")

@@ -2,8 +2,9 @@ package main
 
 import "mt/tools/asm/neon"
 
-// unit is a gated linear unit x·sigmoid(z). The x86 generator documents the kinds. The computation is the same as on
-// x86, except that a division replaces the approximate reciprocal.
+// unit generates gated linear units x·sigmoid(z), where z is a function of x. The x86 generator, tools/_asm/vec/glu.go,
+// describes the kinds. The computation is the same as there, except that a division replaces the approximate
+// reciprocal.
 type unit struct {
 	exponential
 	kind                     string
@@ -16,7 +17,7 @@ const (
 	erfglu = "erfglu"
 )
 
-// logit and logitEnd are copies from tools/_asm/vec.
+// logit and logitEnd describe a polynomial; they are copies from tools/_asm/vec/glu.go, which explains them.
 var logit = []float32{1.5957716703414917, 0.07266046106815338, -5.9747755585704e-05, -0.00011280125909252092,
 	8.350795724254567e-06, -3.0449308496827143e-07, 5.2709117071003675e-09, -2.779469363001219e-11}
 
@@ -35,7 +36,8 @@ func (f *row) newUnit(kind string) unit {
 	return u
 }
 
-// sigmoid sets s to 1 / (1 + e^−z). If slope is wanted and dz/dx is not 1, sigmoid sets slope to dz/dx.
+// sigmoid generates s = 1 / (1 + e^−z). If slope is not nil and dz/dx is not 1, it also sets the register *slope to
+// dz/dx.
 func (u unit) sigmoid(s, x neon.V, slope *neon.V) {
 	f := u.Func
 	switch u.kind {
@@ -63,7 +65,8 @@ func (u unit) sigmoid(s, x neon.V, slope *neon.V) {
 	f.FDIV(s, u.one, s)
 }
 
-// logit sets s to −z for erfglu. The registers do not suffice for all constants, so logit loads them one at a time.
+// logit sets s to −z for the unit erfglu. If slope is wanted, it also computes dz/dx. There are too few registers for
+// all constants, so it loads them one at a time.
 func (u unit) logit(s, x neon.V, slope *neon.V) {
 	f := u.Func
 	square, last := f.Reg(), len(logit)-1

@@ -8,14 +8,15 @@ func main() {
 	neon.Generate(map[string]func(){"optim": optim, "gemm": gemm, "vec": vec})
 }
 
-// stream is a pointer that advances with the elements. size is the bytes of an element, or half for two elements a
-// byte.
+// stream is an array through which a generated loop goes: a pointer that advances with the elements. size is the bytes
+// of an element, or half if two elements share a byte.
 type stream struct {
 	p    neon.R
 	size int
 }
 
-// each runs body over the n elements of the streams, lanes elements at a time. n is a multiple of lanes.
+// each generates a loop over n elements of all streams. body generates one iteration, which processes lanes elements;
+// then the streams advance. n must be a multiple of lanes.
 func each(f *neon.Func, n neon.R, lanes int, streams []stream, body func()) {
 	loop, done := f.Label("loop"), f.Label("done")
 	f.Less(n, lanes, done)
@@ -33,13 +34,13 @@ func each(f *neon.Func, n neon.R, lanes int, streams []stream, body func()) {
 	f.Place(done)
 }
 
-// pair is two registers with eight fp32 numbers.
+// pair is eight fp32 numbers in two registers.
 type pair [2]neon.V
 
 // newPair returns two fresh registers.
 func newPair(f *neon.Func) pair { return pair{f.Reg(), f.Reg()} }
 
-// widened reads eight bf16 numbers as fp32.
+// widened generates the load of eight bf16 numbers at p + disp, converted to fp32.
 func widened(f *neon.Func, p neon.R, disp int) pair {
 	x := newPair(f)
 	f.Load(p, disp, x[1])
@@ -48,15 +49,15 @@ func widened(f *neon.Func, p neon.R, disp int) pair {
 	return x
 }
 
-// rounding has the constants of rounding to bf16.
+// rounding holds the constants that round needs, in registers.
 type rounding struct{ one, half, quiet neon.V }
 
 func newRounding(f *neon.Func) rounding {
 	return rounding{f.Splat(1), f.Splat(0x7fff), f.Splat(0x400000)}
 }
 
-// round writes eight fp32 numbers as bf16, rounded to nearest even, NaNs as quiet NaNs. It overwrites the registers of
-// x.
+// round generates the store of eight fp32 numbers to p + disp as bf16. They are rounded to nearest even, and NaNs
+// become quiet NaNs. It overwrites the registers of x.
 func (r rounding) round(f *neon.Func, x pair, p neon.R, disp int) {
 	f.Scope(func() {
 		sum, number := f.Reg(), f.Reg()
@@ -74,7 +75,8 @@ func (r rounding) round(f *neon.Func, x pair, p neon.R, disp int) {
 	})
 }
 
-// widen generates the conversion of n bf16 numbers to fp32; signature gives the order of the arguments.
+// widen generates a function that converts n bf16 numbers to fp32. signature is the function's Go signature, whose
+// arguments must be named from, to and n.
 func widen(name, signature string) {
 	f := neon.Begin(name, signature, "sets the fp32 numbers to n bf16 ones; n is a multiple of 8.")
 	from, to, n := f.Arg("from"), f.Arg("to"), f.Arg("n")

@@ -106,7 +106,8 @@ func sgd(split bool, grad string) {
 	})
 }
 
-// momentum generates the SGD update with momentum. The fifth factor is a mask: all bits set for Nesterov momentum.
+// momentum generates the SGD update with momentum. Its factors: clip, decay, momentum coefficient, rate, and a mask:
+// all bits set for Nesterov momentum.
 func momentum(split bool, grad string) {
 	s := newElement("momentum", 1, split, grad)
 	var clip, decay, momentum, rate, nesterov neon.V
@@ -130,13 +131,13 @@ func momentum(split bool, grad string) {
 	})
 }
 
-// decayed sets e to g + decay·w.
+// decayed sets e to g + decay·w, the gradient with weight decay.
 func (s *element) decayed(e, w, decay, g neon.V) {
 	s.FMUL(e, w, decay)
 	s.FADD(e, g, e)
 }
 
-// descend stores w − rate·e. It overwrites the registers of both.
+// descend generates the store of w − rate·e, the new weights. It overwrites the registers of both arguments.
 func (s *element) descend(w, e pair, rate neon.V) {
 	for i := range 2 {
 		s.FMUL(e[i], e[i], rate)
@@ -145,8 +146,8 @@ func (s *element) descend(w, e pair, rate neon.V) {
 	s.storeWeight(w)
 }
 
-// apply generates the update of a matrix from an orthogonalized update, which takes the place of the gradient. Its
-// factors: decay, rate.
+// apply generates the last step of Muon for a matrix: it updates the weights from an orthogonalized update, which takes
+// the place of the gradient. Its factors: decay, rate.
 func apply(split bool, grad string) {
 	s := newElement("apply", 0, split, grad)
 	var decay, rate neon.V
@@ -160,8 +161,8 @@ func apply(split bool, grad string) {
 	})
 }
 
-// average generates the update of an exponential moving average from the weights, which do not change. Its factors: the
-// interpolation weight and a mask (see lerp).
+// average generates the update of an exponential moving average of the weights. The weights are read and do not change.
+// Its factors: the interpolation weight, and a mask (see lerp).
 func average(split bool) {
 	s := newElement("average", 1, split, "Zero")
 	var part, far neon.V
@@ -176,9 +177,9 @@ func average(split bool) {
 	})
 }
 
-// prepare generates the update of a matrix's momentum from a gradient, and the output for orthogonalization. The
-// gradient and the output have a type each. The factors: clip, two pairs of interpolation weight and mask (see lerp),
-// and a mask with all bits set for Nesterov momentum.
+// prepare generates the first step of Muon for a matrix. It updates the momentum from a gradient, and writes the matrix
+// that is to be orthogonalized. grad and handed are the types of the gradient and of this matrix. The factors: clip,
+// two pairs of interpolation weight and mask (see lerp), and a mask with all bits set for Nesterov momentum.
 func prepare(grad, handed string) {
 	s := &element{grad: grad, moments: 1}
 	s.Func = neon.Begin("prepare"+grad+"To"+handed+"NEON", "func(m *float32, grad, to *byte, n int, c *[8]float32)",
@@ -208,7 +209,8 @@ func prepare(grad, handed string) {
 	})
 }
 
-// lerp sets the register to: a + part·(b − a), or b + part·(b − a) in lanes in which all bits of far are set.
+// lerp interpolates between a and b. It sets the register to to a + part·(b − a), or to b + part·(b − a) in lanes in
+// which all bits of far are set.
 func (s *element) lerp(to, a, b, part, far neon.V) {
 	s.Scope(func() {
 		d, from := s.Reg(), s.Reg()
@@ -220,7 +222,7 @@ func (s *element) lerp(to, a, b, part, far neon.V) {
 	})
 }
 
-// sumLanes is the number of independent partial sums.
+// sumLanes is the number of partial sums, which are added up independently of each other.
 const sumLanes = 32
 
 // sum generates the sum of squares in fp64, with element i in partial sum i % sumLanes. The square is exact in fp64, so
@@ -259,8 +261,8 @@ func sum(kind string) {
 	f.Ret()
 }
 
-// roundDrawn generates the stochastic rounding of fp32 to bf16. One SplitMix64 draw serves four numbers. See
-// roundGeneric.
+// roundDrawn generates the stochastic rounding of fp32 to bf16. One random number of SplitMix64 serves four numbers.
+// The function roundGeneric of host/optim does the same in plain Go.
 func roundDrawn() {
 	const gamma, first, second uint64 = 0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb
 	f := neon.Begin("roundNEON", "func(from *float32, to *uint16, n int, states *[8]uint64)",

@@ -2,26 +2,27 @@ package main
 
 import "mt/tools/asm/neon"
 
-// The matrix product kernels compute up to productRows rows of productColumns columns. The kernels use all registers:
-// one accumulator for four elements, one register of A a row, and two registers of B.
+// The kernels of matrix products compute up to productRows rows and productColumns columns of the result at a time.
+// They use all vector registers: a sum for every four elements of the result, one register for each row of A, and two
+// for B.
 const (
 	productRows    = 6
 	productColumns = 16
 )
 
-// product is a kernel of h rows.
+// product generates a matrix product kernel with h rows.
 type product struct {
 	*neon.Func
 	h    int
 	acc  [][]neon.V // sums: a row of registers for each of the h rows
 	left []neon.V   // elements of A, one register a row
 	b    [2]neon.V
-	// right points to a row of B; the next row begins next bytes later.
+	// right is the general register with the address of a row of B. The next row begins next bytes later.
 	right neon.R
 	next  int
 }
 
-// newProduct allocates all registers of a product.
+// newProduct allocates the vector registers of a kernel with h rows. right and next are as in product.
 func newProduct(f *neon.Func, h, next int, right neon.R) *product {
 	p := &product{Func: f, h: h, right: right, next: next}
 	for range h {
@@ -31,7 +32,7 @@ func newProduct(f *neon.Func, h, next int, right neon.R) *product {
 	return p
 }
 
-// clear sets the accumulators to zero.
+// clear generates instructions that set all sums to zero.
 func (p *product) clear() {
 	for _, row := range p.acc {
 		for _, a := range row {
@@ -40,8 +41,8 @@ func (p *product) clear() {
 	}
 }
 
-// add adds the products with row i of B, counted from p.right. Lane lane(r) of register of(r) holds the element of A
-// for row r.
+// add generates the products of one column of A with row i of B, counted from p.right, and adds them to the sums. For
+// row r of A, of(r) returns the register that holds the element, and its lane.
 func (p *product) add(i int, of func(r int) (neon.V, int)) {
 	for half := range 2 {
 		p.Load2(p.right, i*p.next+32*half, p.b[0], p.b[1])
@@ -53,7 +54,8 @@ func (p *product) add(i int, of func(r int) (neon.V, int)) {
 	}
 }
 
-// four adds the products of four k values, beginning with the i-th. The pointers in rows address the rows of A.
+// four adds to the sums the products of four consecutive elements of K, beginning with the i-th. rows holds a pointer
+// to each row of A.
 func (p *product) four(rows []neon.R, i int) {
 	for r, row := range rows {
 		p.Load(row, 4*i, p.left[r])
@@ -63,7 +65,7 @@ func (p *product) four(rows []neon.R, i int) {
 	}
 }
 
-// one adds the products of one k value and advances the pointers.
+// one adds to the sums the products of one element of K, and advances the pointers in rows and p.right by one.
 func (p *product) one(rows []neon.R) {
 	for r, row := range rows {
 		p.Load4(row, 0, p.left[r])
@@ -72,7 +74,7 @@ func (p *product) one(rows []neon.R) {
 	p.move(rows, 1)
 }
 
-// move advances the pointers by n k values.
+// move advances the pointers in rows and p.right by n elements of K.
 func (p *product) move(rows []neon.R, n int) {
 	for _, row := range rows {
 		p.Add(4*n, row)
@@ -80,7 +82,8 @@ func (p *product) move(rows []neon.R, n int) {
 	p.Add(n*p.next, p.right)
 }
 
-// rowsFrom returns pointers to h rows of A, stride bytes apart. The pointer first addresses row 0.
+// rowsFrom returns registers with the addresses of h rows of A. The first row is at first, and each further row stride
+// bytes later.
 func rowsFrom(f *neon.Func, h int, first, stride neon.R) []neon.R {
 	rows := []neon.R{first}
 	for r := 1; r < h; r++ {
@@ -90,7 +93,7 @@ func rowsFrom(f *neon.Func, h int, first, stride neon.R) []neon.R {
 	return rows
 }
 
-// follow sets each pointer after the first to its predecessor plus stride.
+// follow sets the pointers to consecutive rows: each one, after the first, to the pointer before it plus stride.
 func follow(f *neon.Func, rows []neon.R, stride neon.R) {
 	for r := 1; r < len(rows); r++ {
 		f.Copy(rows[r-1], rows[r])
@@ -98,8 +101,8 @@ func follow(f *neon.Func, rows []neon.R, stride neon.R) {
 	}
 }
 
-// addTo adds rows in memory to the accumulators. The pointer from addresses the first row; the next ones follow
-// stride bytes apart. addTo overwrites from and the registers of A and B.
+// addTo adds h rows in memory to the sums. The first row is at from, and each further row stride bytes later. addTo
+// overwrites from and the registers of A and B.
 func (p *product) addTo(from, stride neon.R) {
 	spare := p.b[:]
 	for r, row := range p.acc {
@@ -114,8 +117,8 @@ func (p *product) addTo(from, stride neon.R) {
 	}
 }
 
-// store writes the accumulators to rows in memory. The pointer to addresses the first row; the next ones follow
-// stride bytes apart. store advances the pointer.
+// store writes the sums to h rows in memory. The first row is at to, and each further row stride bytes later. store
+// overwrites to.
 func (p *product) store(to, stride neon.R) {
 	for r, row := range p.acc {
 		for j := 0; j < len(row); j += 2 {

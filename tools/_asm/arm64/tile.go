@@ -6,7 +6,7 @@ import (
 	"mt/tools/asm/neon"
 )
 
-// panelBytes is the size of one row of a panel. A kernel processes half a panel at a time.
+// panelBytes is the size of a row of a panel of B: 32 floats. A kernel processes half a panel at a time.
 const panelBytes = 128
 
 // tile generates c = a·b (or c += a·b) for h rows of a, which is stored by rows or, with cols, by columns. b is
@@ -60,8 +60,8 @@ func tile(h int, cols bool) {
 	f.Ret()
 }
 
-// rows accumulates over k with rows of A, first four k values at a time, then one at a time. It jumps to done at the
-// end.
+// rows generates the products over k for an A that is stored by rows: four elements of K at a time, then one at a time.
+// At the end it jumps to the label done.
 func (p *product) rows(k neon.R, rows []neon.R, done string) {
 	four, rest, one := p.Label("four"), p.Label("rest"), p.Label("one")
 	p.Less(k, 4, rest)
@@ -78,7 +78,8 @@ func (p *product) rows(k neon.R, rows []neon.R, done string) {
 	p.NotZero(k, one)
 }
 
-// columns accumulates over k with columns of A, stride bytes apart. Each column fills up to two registers.
+// columns generates the products over k for an A that is stored by columns, stride bytes apart. A column fills up to
+// two registers. At the end it jumps to the label done.
 func (p *product) columns(k, column, stride neon.R, done string) {
 	turn := p.Label("column")
 	p.Zero(k, done)

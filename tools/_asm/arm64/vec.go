@@ -36,7 +36,7 @@ func vec() {
 	transpose()
 }
 
-// row is a function over the elements of rows, being generated.
+// row is a function of package vec that is being generated, with a loop over the elements of one or several rows.
 type row struct {
 	*neon.Func
 	first neon.V // a mask with the first lane set
@@ -46,7 +46,8 @@ func newRow(name, signature, doc string) *row {
 	return &row{Func: neon.Begin(name+"NEON", signature, doc)}
 }
 
-// place is the position of four elements, or of one element in the first lane of a register.
+// place is the position of the elements that one piece of generated code processes: four elements, or a single one in
+// the first lane of a register.
 type place struct {
 	*row
 	disp int
@@ -54,8 +55,8 @@ type place struct {
 	i    int // index of the group of four within an iteration
 }
 
-// each runs body over the n elements at p: unroll groups of four at a time, then single groups of four, then single
-// elements. It changes n and p.
+// each generates a loop over n elements of the rows at p. body generates the work for one place. The loop takes unroll
+// groups of four elements at a time, then single groups of four, then single elements. It changes n and p.
 func (f *row) each(n neon.R, unroll int, p []neon.R, body func(at place)) {
 	loop := func(count int, one bool) {
 		turn, next := f.Label("turn"), f.Label("next")
@@ -82,7 +83,7 @@ func (f *row) each(n neon.R, unroll int, p []neon.R, body func(at place)) {
 	loop(1, true)
 }
 
-// load reads elements. For a single element the other lanes are 0.
+// load generates the load of the elements of the row p at this place. For a single element the other lanes are 0.
 func (at place) load(p neon.R) neon.V {
 	x := at.Reg()
 	if at.one {
@@ -93,7 +94,7 @@ func (at place) load(p neon.R) neon.V {
 	return x
 }
 
-// store writes elements.
+// store generates the store of x to the row p at this place.
 func (at place) store(x neon.V, p neon.R) {
 	if at.one {
 		at.Store4(x, p, at.disp)
@@ -102,14 +103,14 @@ func (at place) store(x neon.V, p neon.R) {
 	}
 }
 
-// clear sets the unused lanes of a single element to 0. The function must have called clears.
+// clear sets the unused lanes of x to 0 if the place is a single element. clears must have been called before.
 func (at place) clear(x neon.V) {
 	if at.one {
 		at.AND(x, x, at.first)
 	}
 }
 
-// clears makes the mask that clear needs.
+// clears makes the mask that clear needs, in a register that stays allocated.
 func (f *row) clears() {
 	f.first = f.Reg()
 	f.Scope(func() {
@@ -119,7 +120,7 @@ func (f *row) clears() {
 	})
 }
 
-// constant fills a register with a float32 constant.
+// constant returns a register that holds x in all lanes.
 func (f *row) constant(x float32) neon.V { return f.Splat(math.Float32bits(x)) }
 
 // accumulators returns n registers set to zero.
@@ -131,7 +132,7 @@ func (f *row) accumulators(n int) []neon.V {
 	return acc
 }
 
-// total generates the return of the sum over all lanes of two or four registers.
+// total generates the end of the function, which returns the sum of all lanes of two or four registers.
 func (f *row) total(acc []neon.V) {
 	for n := len(acc) / 2; n > 0; n /= 2 {
 		for i := range n {
@@ -240,8 +241,8 @@ func normGrad(adds bool) {
 	f.Ret()
 }
 
-// rotate generates the rotary embedding of several heads. It loads the cosines and sines of some elements once and
-// applies them to all heads.
+// rotate generates the rotary embedding of several heads of a token. It loads the cosines and sines of some elements
+// once, and applies them to these elements of all heads.
 func rotate() {
 	f := newRow("rotate", "func(x, cos, sin *float32, half, heads, stride int, sign float32)",
 		"turns the pairs (x[i], x[i+half]) of heads heads, stride floats apart, by sign times their angles.")

@@ -8,7 +8,7 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// load256 reads 8 elements at m into y as fp32.
+// load256 generates the load of 8 elements at m into y, converted to fp32 if they are bf16.
 func load256(bf16 bool, m Mem, y reg.Register) {
 	if bf16 {
 		LoadBF16(m, y, nil)
@@ -17,7 +17,7 @@ func load256(bf16 bool, m Mem, y reg.Register) {
 	}
 }
 
-// loop8 runs body n/8 times. It changes n.
+// loop8 generates a loop that runs body n/8 times. It changes n.
 func loop8(n reg.Register, body func()) {
 	SHRQ(Imm(3), n)
 	JE(LabelRef("done"))
@@ -28,7 +28,7 @@ func loop8(n reg.Register, body func()) {
 	Label("done")
 }
 
-// widen256 generates the packing of a row of A in bf16.
+// widen256 generates the conversion of bf16 to fp32, with which a bf16 row of A is packed.
 func widen256() {
 	Begin("widen256", "func(dst *float32, src *uint16, n int)",
 		"writes n bf16 as fp32; n is a multiple of 8.")
@@ -69,7 +69,8 @@ func narrow256() {
 	End()
 }
 
-// dot256 generates dot products with four rows of B (N,K), without packing. Each row has two accumulators.
+// dot256 generates dot products with four rows of B, which is stored (N,K) and not packed. Each dot product has two
+// registers of partial sums.
 func dot256(bf16 bool) {
 	Begin("dot256"+suffix(bf16), "func(d, x *float32, w *"+element(bf16)+", offsets *[4]int, k int)",
 		"writes to d the products of x with four rows of k elements, which begin at",

@@ -8,7 +8,8 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// dot512 generates dot products with four rows of B (N,K), without packing. Each row has two accumulators.
+// dot512 generates dot products with four rows of B, which is stored (N,K) and not packed. Each dot product has two
+// registers of partial sums.
 func dot512(bf16 bool) {
 	Begin("dot512"+suffix(bf16), "func(d, x *float32, w *"+element(bf16)+", offsets *[4]int, k int)",
 		"writes to d the products of x with four rows of k elements, which begin at",
@@ -58,7 +59,7 @@ func dot512(bf16 bool) {
 	End()
 }
 
-// sum512 stores the element sums of four registers.
+// sum512 adds up the elements of each of the four registers and stores the four sums at d.
 func sum512(z [4]reg.Register, d reg.Register) {
 	t := [4]reg.Register{zmm(16), zmm(17), zmm(18), zmm(19)}
 	VUNPCKLPS(z[1], z[0], t[0])
@@ -77,10 +78,10 @@ func sum512(z [4]reg.Register, d reg.Register) {
 	VMOVUPS(reg.X16, Mem{Base: d})
 }
 
-// dotAhead is the prefetch distance of dot products in bytes.
+// dotAhead is how many bytes ahead of the reads a dot product prefetches B.
 const dotAhead = 1024
 
-// rowPointers returns w plus each of the four offsets.
+// rowPointers returns registers with the addresses of four rows: w plus each of the four offsets, which are in memory.
 func rowPointers(w, offsets reg.Register) (row [4]reg.Register) {
 	for r := range row {
 		row[r] = GP64()

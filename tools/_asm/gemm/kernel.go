@@ -10,17 +10,17 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// unroll is the number of k values in one iteration of a kernel's loop. Each iteration prefetches two lines of each
-// stream.
+// unroll is how many elements of K one iteration of a kernel's loop processes. In that time it also prefetches two
+// cache lines of B, and two of the next part of A.
 const unroll = 16
 
-// machine describes the kernels of one instruction set.
+// machine describes one instruction set, and generates the matrix product kernels for it.
 type machine struct {
 	name  string
 	regs  []reg.VecPhysical
 	width int // bytes of a register; a panel is two registers wide
-	// mr is the maximum height. Two accumulators for each row, two registers for B and two for broadcasts use all
-	// registers.
+	// mr is the largest number of rows of a kernel. Two sums for each row, two registers for B and two for spread
+	// elements of A use all registers.
 	mr      int
 	element string // type of the 4-byte elements of a and b
 	zero    func(reg.Register)
@@ -50,14 +50,14 @@ func init() {
 	machinePairs.finish = finish512
 }
 
-// kernels generates the kernels of every height.
+// kernels generates a kernel for each number of rows from 1 to mr.
 func (m *machine) kernels() {
 	for h := 1; h <= m.mr; h++ {
 		m.kernel(h)
 	}
 }
 
-// kernel generates d = a·b + c for h rows and one panel.
+// kernel generates the product d = a·b + c for h rows and one panel of b.
 func (m *machine) kernel(h int) {
 	Begin(fmt.Sprintf("kernel%sx%d", m.name, h),
 		"func(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, mask uint32, panel, block, across, down uintptr)",
@@ -116,19 +116,19 @@ func (m *machine) kernel(h int) {
 	End()
 }
 
-// rows addresses the rows of a tile of A, ld bytes apart. x86 addressing scales an index by 1, 2, 4 or 8, so a few
-// pointers reach all rows.
+// rows gives access to the rows of a tile of A, which are ld bytes apart. x86 addresses are a pointer plus 1, 2, 4 or 8
+// times ld, so a few pointers reach all rows.
 type rows struct {
 	pointers map[int]reg.Register // by the row they point to
 	ld       reg.Register
 }
 
-// reach gives, for each row, the row whose pointer reaches it and the distance between the two in rows.
+// reach says how to address each row: from the pointer to row from, plus after times the distance between rows.
 var reach = [...]struct{ from, after int }{
 	{0, 0}, {0, 1}, {0, 2}, {3, 0}, {0, 4}, {3, 2}, {5, 1}, {3, 4}, {0, 8}, {5, 4}, {10, 0}, {3, 8}, {10, 2}, {5, 8},
 }
 
-// loadRows loads the pointers for h rows.
+// loadRows computes the pointers that h rows need, from the arguments a and lda of the generated function.
 func loadRows(h int) *rows {
 	first, ld := Arg("a"), Arg("lda")
 	SHLQ(Imm(2), ld)
@@ -154,7 +154,7 @@ func loadRows(h int) *rows {
 	return a
 }
 
-// at returns the address of element i of row r.
+// at returns the address of the i-th element of row r, counted from the pointers.
 func (a *rows) at(r, i int) Mem {
 	m := Mem{Base: a.pointers[reach[r].from], Disp: 4 * i}
 	if after := reach[r].after; after > 0 {
@@ -163,7 +163,7 @@ func (a *rows) at(r, i int) Mem {
 	return m
 }
 
-// move advances the pointers by n elements.
+// move advances all pointers to rows of A by n elements.
 func (a *rows) move(n int) {
 	for r := range reach {
 		if p := a.pointers[r]; p != nil {
@@ -172,7 +172,7 @@ func (a *rows) move(n int) {
 	}
 }
 
-// step adds the products of the i-th k value counted from a and b.
+// step adds to the sums the products of one element of K, the i-th from where the pointers a and b are, for h rows.
 func (m *machine) step(h int, a *rows, b reg.Register, i int) {
 	b0, b1 := m.regs[2*m.mr], m.regs[2*m.mr+1]
 	VMOVUPS(Mem{Base: b, Disp: 2 * m.width * i}, b0)
@@ -185,7 +185,7 @@ func (m *machine) step(h int, a *rows, b reg.Register, i int) {
 	}
 }
 
-// finish512 adds c, unless c is nil, and stores d.
+// finish512 ends a kernel of h rows: it adds c to the sums, unless c is nil, and stores the result to d.
 func finish512(h int, d, ldd reg.Register) {
 	mask := Load(Param("mask"), GP32())
 	KMOVW(mask, reg.K1)
@@ -221,8 +221,8 @@ func zmm(i int) reg.VecPhysical { return ZMMs[i] }
 // ymm is the i-th 256-bit register.
 func ymm(i int) reg.VecPhysical { return YMMs[i] }
 
-// finish256 adds c, unless c is nil, and stores d. Whole panels take a path without masks, because masked stores are
-// slow on some processors.
+// finish256 ends a kernel of h rows: it adds c to the sums, unless c is nil, and stores the result to d. Whole panels
+// take a path without masks, because masked stores are slow on some processors.
 func finish256(h int, d, ldd reg.Register) {
 	c, ldc := Arg("c"), Arg("ldc")
 	mask := Load(Param("mask"), GP32())
@@ -242,7 +242,8 @@ func finish256(h int, d, ldd reg.Register) {
 		func(x reg.Register, m Mem, half int) { VMASKMOVPS(x, lanes[half], m) })
 }
 
-// finishRows256 adds c and stores d with the given load and store functions.
+// finishRows256 is one path of finish256: it adds c, unless c is nil, and stores d, with load and save as the functions
+// that access memory. store is the name of a label.
 func finishRows256(h int, store string, c, ldc, d, ldd reg.Register,
 	load func(Mem, reg.Register, int), save func(reg.Register, Mem, int)) {
 	TESTQ(c, c)
@@ -267,8 +268,8 @@ func finishRows256(h int, store string, c, ldc, d, ldd reg.Register,
 	}
 }
 
-// expandMask256 copies bits 0–7 of mask to the sign bits of the lanes of low, and bits 8–15 to the sign bits of high.
-// Masked moves test the sign bits. expandMask256 changes ymm(12) and mask.
+// expandMask256 generates the masks of two registers of columns from the bits of mask. Bits 0–7 go to the sign bits of
+// low's lanes, and bits 8–15 to those of high. Masked moves test the sign bits. It changes ymm(12) and mask.
 func expandMask256(mask, low, high reg.Register) {
 	counts := GP64()
 	MOVQ(U64(0x18191a1b1c1d1e1f), counts) // the byte of lane i is 31 - i

@@ -33,7 +33,7 @@ func main() {
 	Generate()
 }
 
-// suffix returns the part of a function's name that gives its element type.
+// suffix returns the end of a function's name, which says whether its elements are bf16 or fp32.
 func suffix(bf16 bool) string {
 	if bf16 {
 		return "BF16"

@@ -53,7 +53,8 @@ func packB512(bf16 bool) {
 	End()
 }
 
-// transpose512 generates the packing of an A that is stored (K,M), and of a B that is stored (N,K).
+// transpose512 generates the transposition with which an A that is stored (K,M), or a B that is stored (N,K), is
+// packed.
 func transpose512(bf16 bool) {
 	Begin("transpose512"+suffix(bf16),
 		"func(dst *float32, stride int, src *"+element(bf16)+", offsets *[16]int, n int)",
@@ -76,7 +77,8 @@ func transpose512(bf16 bool) {
 	End()
 }
 
-// rowsAfter returns the address of the row that follows the 16 rows at src plus offsets.
+// rowsAfter returns the address of the row after the last of 16 rows. Row i of them is at src plus the i-th of the
+// offsets.
 func rowsAfter(src, offsets reg.Register) reg.Register {
 	next := GP64()
 	MOVQ(Mem{Base: offsets, Disp: 8 * 15}, next)
@@ -85,8 +87,8 @@ func rowsAfter(src, offsets reg.Register) reg.Register {
 	return next
 }
 
-// transposeBlock512 transposes 16 by 16 elements and advances dst past them. The function load reads row r into z and
-// may overwrite the register free.
+// transposeBlock512 transposes 16 by 16 elements, writes them to dst in rows that are stride bytes apart, and moves dst
+// behind them. load must read row r into z, and may overwrite the register free.
 func transposeBlock512(dst, stride reg.Register, load func(r int, z, free reg.Register)) {
 	in, a := ZMMs[:16], ZMMs[16:]
 	for r := range in {
@@ -99,7 +101,7 @@ func transposeBlock512(dst, stride reg.Register, load func(r int, z, free reg.Re
 	}
 }
 
-// widen512 generates the packing of a row of A in bf16.
+// widen512 generates the conversion of bf16 to fp32, with which a bf16 row of A is packed.
 func widen512() {
 	Begin("widen512", "func(dst *float32, src *uint16, n int)",
 		"writes n bf16 as fp32.")
@@ -137,7 +139,8 @@ func narrow512() {
 	End()
 }
 
-// loop16 runs body without a mask for every 16 of n elements, then once with mask K1 for the rest. It changes n.
+// loop16 generates a loop over n elements. It runs body without a mask for every 16 elements, then once with the mask
+// K1 for the rest. It changes n.
 func loop16(n reg.Register, body func(mask reg.Register)) {
 	Label("block")
 	CMPQ(n, U32(16))
@@ -153,7 +156,7 @@ func loop16(n reg.Register, body func(mask reg.Register)) {
 	Label("done")
 }
 
-// element is the Go type of an element.
+// element returns the Go type of the elements: uint16 for bf16, or float32.
 func element(bf16 bool) string {
 	if bf16 {
 		return "uint16"
@@ -161,7 +164,7 @@ func element(bf16 bool) string {
 	return "float32"
 }
 
-// scale converts a number of elements to bytes.
+// scale multiplies the register r, a number of elements, by the bytes of an element.
 func scale(bf16 bool, r reg.Register) {
 	if bf16 {
 		SHLQ(Imm(1), r)

@@ -11,9 +11,9 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// machinePairs multiplies bf16 with VDPBF16PS, two k values a step. In both packed operands, a pair of bf16 takes the
-// place of an fp32 element. The first of the pair is in the upper half, because the instruction adds the upper half
-// first.
+// machinePairs describes kernels that multiply bf16 with the instruction VDPBF16PS, two elements of K at a time. In
+// both packed operands a pair of bf16 takes the place of an fp32 element. The first of a pair is in the upper half,
+// because the instruction adds the product of the upper halves first.
 var machinePairs = &machine{
 	name:  "Pairs",
 	regs:  ZMMs,
@@ -50,7 +50,8 @@ func loadPairs(m Mem, z, mask reg.Register) {
 	VPROLD(Imm(16), z, z)
 }
 
-// joinPairs combines 16 bf16 at first with 16 at second into pairs in z. It overwrites t.
+// joinPairs combines the 16 bf16 at first with the 16 at second into 16 pairs in z. Elements outside mask become 0; a
+// nil mask reads all elements. It overwrites t.
 func joinPairs(first, second Mem, z, t, mask reg.Register) {
 	load512(true, first, z, mask)
 	if mask != nil {
@@ -61,7 +62,8 @@ func joinPairs(first, second Mem, z, t, mask reg.Register) {
 	VPORD(t, z, z)
 }
 
-// loop32 runs body without a mask for every 32 of n elements, then once with mask K1 for the rest. It changes n.
+// loop32 generates a loop over n elements. It runs body without a mask for every 32 elements, then once with the mask
+// K1 for the rest. It changes n.
 func loop32(n reg.Register, body func(mask reg.Register)) {
 	Label("block")
 	CMPQ(n, U32(32))
@@ -80,7 +82,7 @@ func loop32(n reg.Register, body func(mask reg.Register)) {
 	Label("done")
 }
 
-// packRowPairs512 generates the packing of a row of A.
+// packRowPairs512 generates the packing of a row of A into pairs of bf16.
 func packRowPairs512() {
 	Begin("packRowPairs512", "func(dst *float32, src *uint16, n int)",
 		"writes n bf16 as pairs, whole groups of 16; what is missing is 0.")
@@ -95,7 +97,8 @@ func packRowPairs512() {
 	End()
 }
 
-// packPairs512 generates the packing of rows of B (K,N), two at a time, into panels of 32 columns.
+// packPairs512 generates the packing of a B that is stored (K,N). It joins two rows of B at a time into a row of pairs,
+// in panels of 32 columns.
 func packPairs512() {
 	Begin("packPairs512",
 		"func(dst *float32, stride int, src *uint16, ld, panels, pairs int, mask uint32)",
@@ -139,7 +142,7 @@ func packPairs512() {
 	End()
 }
 
-// transposePairs512 generates the packing of a B that is stored (N,K).
+// transposePairs512 generates the packing of a B that is stored (N,K) into pairs of bf16.
 func transposePairs512() {
 	Begin("transposePairs512",
 		"func(dst *float32, stride int, src *uint16, offsets *[16]int, n int)",
@@ -162,7 +165,7 @@ func transposePairs512() {
 	End()
 }
 
-// transposeRowPairs512 generates the packing of an A that is stored (K,M).
+// transposeRowPairs512 generates the packing of an A that is stored (K,M) into pairs of bf16.
 func transposeRowPairs512() {
 	Begin("transposeRowPairs512",
 		"func(dst *float32, stride int, src *uint16, offsets *[32]int, n int)",

@@ -85,8 +85,8 @@ func (v ISA) Store(r reg.Register, m Mem, mask reg.Register) {
 	}
 }
 
-// LoadBF16 reads bf16 elements at m into r as fp32. The mask works as in Load. Only AVX-512 has masks for 16-bit
-// elements.
+// LoadBF16 reads bf16 elements at m into r as fp32. Elements outside mask are not read and become 0; a nil mask reads
+// all. The mask must be an AVX-512 mask, because AVX2 has no masks for 16-bit elements.
 func LoadBF16(m Mem, r, mask reg.Register) {
 	if mask != nil {
 		VPMOVZXWD_Z(m, mask, r)
@@ -96,7 +96,8 @@ func LoadBF16(m Mem, r, mask reg.Register) {
 	VPSLLD(Imm(16), r, r)
 }
 
-// StoreLow writes the lower halves of the 32-bit elements of r in mask to m.
+// StoreLow writes the lower halves of the 32-bit elements of r to m. Memory of elements outside mask does not change; a
+// nil mask writes all.
 func StoreLow(r reg.Register, m Mem, mask reg.Register) {
 	if mask == nil {
 		VPMOVDW(r, m)
@@ -118,7 +119,8 @@ func Round(x, y, nan reg.Register, one, half, quiet Op) {
 	VPSRLD(Imm(16), y, y)
 }
 
-// TailMask sets the opmask k to the first n < 16 elements. It needs AVX-512.
+// TailMask sets the opmask k so that it selects the first n elements of a register; n must be below 16. It needs
+// AVX-512.
 func TailMask(n, k reg.Register) {
 	m := GP32()
 	MOVL(U32(0xffff), m)
@@ -151,7 +153,8 @@ func Transpose[R reg.Register](in, a []R) {
 	}
 }
 
-// ZMMs and YMMs list the physical registers, for kernels that allocate registers themselves.
+// ZMMs and YMMs list the physical registers, for kernels that choose their registers themselves instead of letting avo
+// do it.
 var (
 	ZMMs = []reg.VecPhysical{
 		reg.Z0, reg.Z1, reg.Z2, reg.Z3, reg.Z4, reg.Z5, reg.Z6, reg.Z7,
@@ -165,10 +168,11 @@ var (
 	}
 )
 
-// Begin starts a function called name plus the suffix of the set.
+// Begin starts a function whose name is name plus the name of the instruction set.
 func (v ISA) Begin(name, signature, doc string) { Begin(name+v.Name, signature, doc) }
 
-// Begin starts a function. The doc lines follow the function's name, unless an earlier function has the same doc.
+// Begin starts a function called name. In the Go stub its comment is the name followed by the lines of doc. If an
+// earlier function has the same doc, there is no comment.
 func Begin(name, signature string, doc ...string) {
 	TEXT(name, NOSPLIT, signature)
 	Pragma("noescape")
@@ -178,7 +182,8 @@ func Begin(name, signature string, doc ...string) {
 	}
 }
 
-// End ends a function that has used vector registers.
+// End ends a function that has used vector registers: it clears their upper halves, so that later SSE code is not
+// slowed, and returns.
 func End() {
 	VZEROUPPER()
 	RET()
@@ -187,10 +192,10 @@ func End() {
 // At returns the address disp bytes after p.
 func At(p reg.Register, disp int) Mem { return Mem{Base: p, Disp: disp} }
 
-// Arg loads the parameter called name, a pointer or 64-bit integer.
+// Arg loads the generated function's parameter called name, a pointer or 64-bit integer, into a new register.
 func Arg(name string) reg.GPVirtual { return Load(Param(name), GP64()).(reg.GPVirtual) }
 
-// Args loads the parameters called names.
+// Args loads the generated function's parameters called names into new registers.
 func Args(names ...string) []reg.GPVirtual {
 	p := make([]reg.GPVirtual, len(names))
 	for i, name := range names {

@@ -6,10 +6,12 @@ import (
 	"go/parser"
 )
 
-// arg is the offset of an argument or result from the first argument, and its size in bytes.
+// arg is where an argument or result of a function is on the stack: at is its offset in bytes from the first argument,
+// and size its size.
 type arg struct{ at, size int }
 
-// layout returns the position of each argument and result of a signature, and the total size in bytes.
+// layout returns where the arguments and results of a Go function with this signature are, by name, and their total
+// size in bytes.
 func layout(signature string) (args map[string]arg, size int) {
 	expr, err := parser.ParseExpr(signature)
 	if err != nil {
@@ -47,14 +49,14 @@ func sizeOf(t ast.Expr) int {
 	return 8
 }
 
-// Arg loads the argument called name into a fresh register.
+// Arg loads the generated function's argument called name into a new register.
 func (f *Func) Arg(name string) R {
 	to := f.General()
 	f.LoadArg(name, to)
 	return to
 }
 
-// LoadArg loads the argument called name.
+// LoadArg loads the generated function's argument called name into the register to.
 func (f *Func) LoadArg(name string, to R) {
 	a, ok := f.args[name]
 	if !ok {
@@ -63,7 +65,7 @@ func (f *Func) LoadArg(name string, to R) {
 	f.line("%s %s+%d(FP), R%d", map[int]string{8: "MOVD", 4: "MOVWU", 1: "MOVBU"}[a.size], name, a.at, to)
 }
 
-// Args loads the arguments called names.
+// Args loads the generated function's arguments called names into new registers.
 func (f *Func) Args(names ...string) []R {
 	regs := make([]R, len(names))
 	for i, name := range names {
@@ -72,7 +74,7 @@ func (f *Func) Args(names ...string) []R {
 	return regs
 }
 
-// SpreadArg fills a register with the fp32 argument called name.
+// SpreadArg returns a register with the fp32 argument called name in all lanes.
 func (f *Func) SpreadArg(name string) V {
 	to := f.Reg()
 	f.line("FMOVS %s+%d(FP), F%d", name, f.args[name].at, to)
@@ -80,7 +82,7 @@ func (f *Func) SpreadArg(name string) V {
 	return to
 }
 
-// Return returns the first fp32 lane of x.
+// Return emits the end of a function whose result is the first fp32 lane of x.
 func (f *Func) Return(x V) {
 	f.line("FMOVS F%d, ret+%d(FP)", x, f.args["ret"].at)
 	f.Ret()

@@ -18,10 +18,10 @@ import (
 // V is a vector register: 4 fp32, 2 fp64 or 128 bits.
 type V int
 
-// R is a general register.
+// R is a general register, for addresses and 64-bit integers.
 type R int
 
-// file collects the generated text.
+// file collects the text that is generated: the assembly, and the Go declarations (stubs) of its functions.
 var file struct{ text, stubs bytes.Buffer }
 
 // Generate runs the generator of the package named by the flag -pkg. It writes the assembly to -out and the Go stubs to
@@ -54,11 +54,11 @@ type Func struct {
 	labels int
 }
 
-// generals lists the registers that a function may use freely.
+// generals lists the general registers that generated functions may use. Go reserves the others.
 var generals = [...]R{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23, 24, 25}
 
-// Begin starts a function. The text doc follows the function's name in the stub, unless an earlier function has the
-// same doc.
+// Begin starts a function called name. In the Go stub its comment is the name followed by doc. If an earlier function
+// has the same doc, there is no comment.
 func Begin(name, signature, doc string) *Func {
 	args, size := layout(signature)
 	if twins.First(doc) {
@@ -69,17 +69,18 @@ func Begin(name, signature, doc string) *Func {
 	return &Func{name: name, args: args}
 }
 
-// line emits an instruction in assembler syntax.
+// line emits one instruction, written as Go's assembler expects it.
 func (f *Func) line(format string, args ...any) {
 	fmt.Fprintf(&file.text, "\t"+format+"\n", args...)
 }
 
-// word emits an instruction as its encoded word.
+// word emits one instruction as its encoding, code, because Go's assembler does not know the instruction. The formatted
+// text follows as a comment.
 func (f *Func) word(code uint32, format string, args ...any) {
 	fmt.Fprintf(&file.text, "\tWORD $0x%08x // %s\n", code, fmt.Sprintf(format, args...))
 }
 
-// Reg returns a fresh vector register.
+// Reg allocates a vector register. It panics if none is left.
 func (f *Func) Reg() V {
 	if f.v == 32 {
 		panic(f.name + ": out of vector registers")
@@ -88,7 +89,7 @@ func (f *Func) Reg() V {
 	return V(f.v - 1)
 }
 
-// Regs returns n fresh vector registers.
+// Regs allocates n vector registers.
 func (f *Func) Regs(n int) []V {
 	regs := make([]V, n)
 	for i := range regs {
@@ -97,7 +98,7 @@ func (f *Func) Regs(n int) []V {
 	return regs
 }
 
-// General returns a fresh general register.
+// General allocates a general register. It panics if none is left.
 func (f *Func) General() R {
 	if f.r == len(generals) {
 		panic(f.name + ": out of general registers")
@@ -106,23 +107,23 @@ func (f *Func) General() R {
 	return generals[f.r-1]
 }
 
-// Scope runs body and then releases the registers that body has allocated.
+// Scope runs body, and afterwards frees the registers that body has allocated.
 func (f *Func) Scope(body func()) {
 	v, r := f.v, f.r
 	body()
 	f.v, f.r = v, r
 }
 
-// Label returns a unique label.
+// Label returns a label that begins with name and is unique in the function.
 func (f *Func) Label(name string) string {
 	f.labels++
 	return fmt.Sprintf("%s%d", name, f.labels)
 }
 
-// Place puts the label at the current position.
+// Place defines the label at the current position of the generated code.
 func (f *Func) Place(label string) { fmt.Fprintf(&file.text, "%s:\n", label) }
 
-// Ret returns from the function.
+// Ret emits the return from the generated function.
 func (f *Func) Ret() { f.line("RET") }
 
 // Less jumps to the label if a < n.
@@ -166,8 +167,9 @@ func (f *Func) SubFrom(b, a R) { f.line("SUB R%d, R%d, R%d", a, b, a) }
 // Shift multiplies a by 2^n.
 func (f *Func) Shift(n int, a R) { f.line("LSL $%d, R%d", n, a) }
 
-// Load reads 16 bytes at p + disp, Load8 reads 8 and Load4 reads 4; the upper bytes become 0. Store, Store8 and Store4
-// write the same numbers of bytes. Load2 reads two registers in sequence.
+// Load reads 16 bytes at p + disp into a register, Load8 reads 8 and Load4 reads 4; the upper bytes of the register
+// become 0. Store, Store8 and Store4 write the same numbers of bytes. Load2 reads 32 consecutive bytes, 16 into each of
+// two registers.
 func (f *Func) Load(p R, disp int, to V)    { f.line("FMOVQ %d(R%d), F%d", disp, p, to) }
 func (f *Func) Load8(p R, disp int, to V)   { f.line("FMOVD %d(R%d), F%d", disp, p, to) }
 func (f *Func) Load4(p R, disp int, to V)   { f.line("FMOVS %d(R%d), F%d", disp, p, to) }
@@ -176,30 +178,32 @@ func (f *Func) Store8(x V, p R, disp int)   { f.line("FMOVD F%d, %d(R%d)", x, di
 func (f *Func) Store4(x V, p R, disp int)   { f.line("FMOVS F%d, %d(R%d)", x, disp, p) }
 func (f *Func) Load2(p R, disp int, a, b V) { f.line("FLDPQ %d(R%d), (F%d, F%d)", disp, p, a, b) }
 
-// LoadPlanes reads 16 words of four bytes at p. Register to[i] receives byte i of every word. The four registers must
-// be consecutive.
+// LoadPlanes reads 16 words of four bytes at p, and separates their bytes: register to[i] receives byte i of every
+// word. The four registers must have consecutive numbers.
 func (f *Func) LoadPlanes(p R, to [4]V) {
 	f.line("VLD4 (R%d), [V%d.B16, V%d.B16, V%d.B16, V%d.B16]", p, to[0], to[1], to[2], to[3])
 }
 
-// LoadAt reads the 4-byte word at p + 4·i, where i is the lower 32 bits of the register. The upper bytes become 0.
+// LoadAt reads the 4-byte word at p + 4·n, where n is the lower 32 bits of the register i. The upper bytes of the
+// register to become 0.
 func (f *Func) LoadAt(p, i R, to V) {
 	f.line("FMOVS (R%d)(R%d.UXTW<<2), F%d", p, i, to)
 }
 
-// Field copies n bits of a, from bit number at on, to the lower bits of the register to. The upper bits become 0.
+// Field copies n bits of a, beginning with bit number at (0 is the lowest), to the lowest bits of the register to. The
+// other bits become 0.
 func (f *Func) Field(a R, at, n int, to R) { f.line("UBFX $%d, R%d, $%d, R%d", at, a, n, to) }
 
-// ToGeneral sets a to 64-bit lane i of x.
+// ToGeneral copies 64-bit lane i (0 or 1) of x to the general register a.
 func (f *Func) ToGeneral(x V, i int, a R) { f.line("VMOV V%d.D[%d], R%d", x, i, a) }
 
-// Store2 writes two registers in sequence.
+// Store2 writes two registers to 32 consecutive bytes at p + disp, first a and then b.
 func (f *Func) Store2(a, b V, p R, disp int) { f.line("FSTPQ (F%d, F%d), %d(R%d)", a, b, disp, p) }
 
 // Prefetch prefetches the cache line at p + disp into the given cache level.
 func (f *Func) Prefetch(p R, disp, level int) { f.line("PRFM %d(R%d), PLDL%dKEEP", disp, p, level) }
 
-// Spread fills a fresh register with the fp32 at p + disp.
+// Spread copies the fp32 number at p + disp to all lanes of a new register.
 func (f *Func) Spread(p R, disp int) V {
 	to := f.Reg()
 	f.Load4(p, disp, to)
@@ -207,7 +211,7 @@ func (f *Func) Spread(p R, disp int) V {
 	return to
 }
 
-// Splat fills a fresh register with a 32-bit constant.
+// Splat allocates a register that holds a 32-bit constant in all lanes.
 func (f *Func) Splat(bits uint32) V {
 	to := f.Reg()
 	f.Scope(func() {

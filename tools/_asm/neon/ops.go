@@ -1,7 +1,7 @@
 package neon
 
 // Instructions with three registers. The last argument names the lanes: four fp32, two fp64, or bytes. Instructions
-// whose names end in 2 read or write the upper halves of registers.
+// whose names end in 2 read or write the upper halves of registers. d is the destination; n and m are the operands.
 
 func (f *Func) three(code uint32, name string, d, n, m V, dn, nn, mn string) {
 	f.word(code|uint32(m)<<16|uint32(n)<<5|uint32(d), "%s v%d.%s, v%d.%s, v%d.%s", name, d, dn, n, nn, m, mn)
@@ -33,7 +33,7 @@ func (f *Func) UMAXP(d, n, m V)  { f.same(0x6ea0a400, "umaxp", "4s", d, n, m) }
 func (f *Func) FMLA(d, n, m V) { f.same(0x4e20cc00, "fmla", "4s", d, n, m) }
 func (f *Func) FMLS(d, n, m V) { f.same(0x4ea0cc00, "fmls", "4s", d, n, m) }
 
-// FMLA2D is FMLA of two fp64.
+// FMLA2D is d += n·m for two fp64, rounded once.
 func (f *Func) FMLA2D(d, n, m V) { f.same(0x4e60cc00, "fmla", "2d", d, n, m) }
 
 // FMLALane is d += n times lane i of m.
@@ -54,7 +54,8 @@ func (f *Func) MOV(d, n V) {
 	f.word(0x4ea01c00|uint32(n)<<16|uint32(n)<<5|uint32(d), "mov v%d.16b, v%d.16b", d, n)
 }
 
-// UZP1 takes the lower halves of the 32-bit lanes of n and then of m, UZP2 the upper ones.
+// UZP1 takes the lower halves of the four 32-bit lanes of n, and then those of m, as eight 16-bit lanes. UZP2 takes the
+// upper halves.
 func (f *Func) UZP1(d, n, m V) { f.same(0x4e401800, "uzp1", "8h", d, n, m) }
 func (f *Func) UZP2(d, n, m V) { f.same(0x4e405800, "uzp2", "8h", d, n, m) }
 
@@ -67,7 +68,7 @@ func (f *Func) SADDW2(d, n, m V) { f.three(0x4e601000, "saddw2", d, n, m, "4s", 
 func (f *Func) ADDHN(d, n, m V)  { f.three(0x0e604000, "addhn", d, n, m, "4h", "4s", "4s") }
 func (f *Func) ADDHN2(d, n, m V) { f.three(0x4e604000, "addhn2", d, n, m, "8h", "4s", "4s") }
 
-// The instructions of two registers.
+// Instructions with two registers: d is the destination, n the operand.
 
 func (f *Func) two(code uint32, name string, d, n V, dn, nn, end string) {
 	f.word(code|uint32(n)<<5|uint32(d), "%s v%d.%s, v%d.%s%s", name, d, dn, n, nn, end)
@@ -79,11 +80,12 @@ func (f *Func) FNEG(d, n V)  { f.two(0x6ea0f800, "fneg", d, n, "4s", "4s", "") }
 // FCMEQ0 sets all bits of the lanes of d where n is 0. A NaN is not 0.
 func (f *Func) FCMEQ0(d, n V) { f.two(0x4ea0d800, "fcmeq", d, n, "4s", "4s", ", #0.0") }
 
-// FCVTL converts the first two fp32 of n to fp64, FCVTL2 the last two.
+// FCVTL converts the first two fp32 lanes of n to fp64. FCVTL2 converts the last two.
 func (f *Func) FCVTL(d, n V)  { f.two(0x0e617800, "fcvtl", d, n, "2d", "2s", "") }
 func (f *Func) FCVTL2(d, n V) { f.two(0x4e617800, "fcvtl2", d, n, "2d", "4s", "") }
 
-// SHLL moves the first four 16-bit lanes of n to the upper halves of 32-bit lanes, SHLL2 the last four.
+// SHLL moves each of the first four 16-bit lanes of n to the upper half of a 32-bit lane, which converts bf16 to fp32.
+// SHLL2 takes the last four.
 func (f *Func) SHLL(d, n V)  { f.two(0x2e613800, "shll", d, n, "4s", "4h", ", #16") }
 func (f *Func) SHLL2(d, n V) { f.two(0x6e613800, "shll2", d, n, "4s", "8h", ", #16") }
 
@@ -104,7 +106,7 @@ func (f *Func) DUP(d, n V, i int) {
 	f.word(0x4e000400|uint32(i<<3|4)<<16|uint32(n)<<5|uint32(d), "dup v%d.4s, v%d.s[%d]", d, n, i)
 }
 
-// ZIP1 interleaves the first two lanes of n and m, ZIP2 the last two.
+// ZIP1 interleaves the first two lanes of n and m: n0, m0, n1, m1. ZIP2 interleaves the last two.
 func (f *Func) ZIP1(d, n, m V) { f.same(0x4e803800, "zip1", "4s", d, n, m) }
 func (f *Func) ZIP2(d, n, m V) { f.same(0x4e807800, "zip2", "4s", d, n, m) }
 
@@ -123,5 +125,5 @@ func (f *Func) TBL(d, n, m V) {
 	f.word(0x4e000000|uint32(m)<<16|uint32(n)<<5|uint32(d), "tbl v%d.16b, {v%d.16b}, v%d.16b", d, n, m)
 }
 
-// FMAXNMP takes the maximum of each pair of adjacent lanes, first of n, then of m.
+// FMAXNMP sets d to the maxima of pairs of adjacent lanes, first of the two pairs in n, then of the two in m.
 func (f *Func) FMAXNMP(d, n, m V) { f.same(0x6e20c400, "fmaxnmp", "4s", d, n, m) }

@@ -7,7 +7,7 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// adamState holds the registers of the AdamW loop.
+// adamState holds the registers of the loop that updates weights by AdamW.
 type adamState struct {
 	*element
 	clip, decay, beta1c, beta2, beta2c, step, rootbc2, eps reg.VecVirtual
@@ -25,7 +25,7 @@ func adam(v isa, split bool, grad string) {
 	s.run(s.body)
 }
 
-// body updates one register of elements, disp elements after the pointers.
+// body generates the update of one register of elements, which begin disp elements after the pointers.
 func (s *adamState) body(disp int) {
 	g := s.clipped(s.clip, disp)
 	m := s.firstMoment(g, disp)
@@ -38,7 +38,8 @@ func (s *adamState) body(disp int) {
 	s.storeWeight(w, disp)
 }
 
-// firstMoment updates and returns m + (g − m)·(1 − β1). A subnormal result becomes zero.
+// firstMoment generates the update of AdamW's first moment and returns the new value, m + (g − m)·(1 − β1). A subnormal
+// result becomes zero.
 func (s *adamState) firstMoment(g reg.VecVirtual, disp int) reg.VecVirtual {
 	m, d := s.Reg(), s.Reg()
 	VMOVUPS(At(s.m, 4*disp), m)
@@ -50,7 +51,8 @@ func (s *adamState) firstMoment(g reg.VecVirtual, disp int) reg.VecVirtual {
 	return m
 }
 
-// secondMoment updates v and returns √v/√bc2 + eps.
+// secondMoment generates the update of AdamW's second moment v from the gradient g. It returns the divisor of the step,
+// √v/√bc2 + eps.
 func (s *adamState) secondMoment(g reg.VecVirtual, disp int) reg.VecVirtual {
 	v, q := s.Reg(), s.Reg()
 	VMULPS(At(s.v, 4*disp), s.beta2, v)

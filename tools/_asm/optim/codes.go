@@ -8,7 +8,8 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// gather reads a 32-bit word for each lane, at p + disp + scale·(the lane of index).
+// gather reads a 32-bit word from a table for each lane. The address is p + disp + scale·i, where i is the integer in
+// the lane of index.
 func (v isa) gather(p reg.Register, index reg.VecVirtual, scale uint8, disp int) reg.VecVirtual {
 	r := v.Zero() // a register other than the index
 	m := Mem{Base: p, Index: index, Scale: scale, Disp: disp}
@@ -24,7 +25,7 @@ func (v isa) gather(p reg.Register, index reg.VecVirtual, scale uint8, disp int)
 	return r
 }
 
-// decode generates the decoder of 8-bit codes: values[code]·scale.
+// decode generates the decoder of 8-bit codes. A number is values[code]·scale.
 func decode(v isa) {
 	v.Begin("decode", "func(values *float32, codes *byte, out *float32, n int, scale *float32)",
 		"sets out to n numbers with these codes; n is a multiple of the lanes.")
@@ -40,7 +41,8 @@ func decode(v isa) {
 	End()
 }
 
-// decode16 generates the decoder of 4-bit codes, values[code]·scale. Registers hold the table of 16 values.
+// decode16 generates the decoder of 4-bit codes. A number is values[code]·scale. The table of 16 values is in
+// registers.
 func decode16(v isa) {
 	v.Begin("decode16", "func(values *float32, codes *byte, out *float32, n int, scale *float32)",
 		"sets out to n numbers with these codes, two a byte; n is a multiple of the lanes.")
@@ -80,7 +82,7 @@ func decode16(v isa) {
 	End()
 }
 
-// Table entries are indexed by a number's upper bits: see place in host/optim/codes.go.
+// The encoder selects a table entry by a number's upper bits: see the function place in host/optim/codes.go.
 const (
 	bucketShift = 16
 	bucketLow   = 0x3400
@@ -88,8 +90,8 @@ const (
 	bucketSpan  = bucketHigh - bucketLow + 1
 )
 
-// encode16Wide generates the encoder of 4-bit codes with AVX-512. It works like encode, but registers hold the small
-// table.
+// encode16Wide generates the encoder of 4-bit codes for AVX-512. It works like encode, except that its table is small
+// enough for registers.
 func encode16Wide(v isa) {
 	v.Begin("encode16", "func(words *[2][32]uint32, least, offset, lowerBits uint32, x *float32, codes *byte, n int, scale *float32)",
 		"sets codes to those of n numbers over the scale, two a byte; n is a multiple of the lanes.")
@@ -137,7 +139,8 @@ func encode16Wide(v isa) {
 	End()
 }
 
-// storePairs writes the 4-bit codes in the lower bytes of c's words. It needs AVX-512.
+// storePairs writes 4-bit codes, two to a byte. The codes are in the lowest bytes of the 32-bit lanes of c. It needs
+// AVX-512.
 func (v isa) storePairs(c reg.VecVirtual, codes reg.Register, disp int) {
 	pairs, high := XMM(), XMM()
 	VPMOVDB(c, pairs)
@@ -146,8 +149,8 @@ func (v isa) storePairs(c reg.VecVirtual, codes reg.Register, disp int) {
 	VPMOVWB(pairs, At(codes, disp/2))
 }
 
-// encode generates the encoder of 8-bit codes, or of 4-bit codes if bits is 4. The upper bits of a number select a
-// table entry; the lower bits decide between the entry's code and its neighbour.
+// encode generates the encoder of codes of bits bits, 8 or 4. The upper bits of a number select a table entry. The
+// lower bits decide between the entry's code and the next one.
 func encode(v isa, bits int) {
 	name, how := "encode", "a byte each"
 	if bits == 4 {
@@ -208,7 +211,8 @@ func encode(v isa, bits int) {
 	End()
 }
 
-// packCodes writes the codes of one AVX2 register, beginning at code disp: one 8-bit code or two 4-bit codes a byte.
+// packCodes writes the codes in one AVX2 register, beginning with code number disp of the output. A byte gets one 8-bit
+// code or two 4-bit codes, as bits says.
 func packCodes(bits int, c, byteOfPair reg.VecVirtual, codes reg.Register, disp int) {
 	upper := XMM()
 	VEXTRACTI128(Imm(1), c, upper)
@@ -226,7 +230,7 @@ func packCodes(bits int, c, byteOfPair reg.VecVirtual, codes reg.Register, disp 
 	VMOVQ(upper, At(codes, disp))
 }
 
-// greatest generates the search for the largest magnitude.
+// greatest generates the search for the largest magnitude among n numbers.
 func greatest(v isa) {
 	v.Begin("greatest", "func(x *float32, n int, most *float32)",
 		"sets most to the greatest magnitude of n numbers, of which a NaN is the greatest; n is a multiple of the lanes.")

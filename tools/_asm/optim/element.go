@@ -8,7 +8,7 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// element holds the registers of an element-wise update loop.
+// element holds the registers of a loop that updates weights element by element, as optimizers such as AdamW do.
 type element struct {
 	isa
 	split bool
@@ -20,13 +20,16 @@ type element struct {
 	streams        []stream
 }
 
-// unroll is the number of registers that one iteration updates.
+// unroll is how many registers of elements one iteration of the loop updates.
 const unroll = 2
 
-// newElement begins the update of plain or split fp32 weights by a rule with the given number of moments and gradient
-// type. The loop is bound by memory. Variants of AdamW were measured on an Ice Lake processor, relative to a copy of
-// the moments. Non-temporal stores are 1.7 times slower, because the lines have been read and are in the cache.
-// Prefetching 1 to 4 KiB ahead, and unrolling by 1 or 4, change nothing beyond the noise.
+// newElement begins the function that updates weights by a rule, an optimizer's arithmetic for one element. Weights are
+// fp32 or, with split, a bf16 high half and a 16-bit lower half. moments is how many fp32 numbers the rule keeps for an
+// element. grad is the gradient's type; "Zero": none.
+//
+// The loop is bound by memory. Variants of AdamW were measured on an Ice Lake processor, relative to a copy of the
+// moments. Non-temporal stores are 1.7 times slower, because the lines have been read and are in the cache. Prefetching
+// 1 to 4 KiB ahead, and unrolling by 1 or 4, change nothing beyond the noise.
 func newElement(v isa, rule string, moments int, split bool, grad string) *element {
 	s := &element{isa: v, split: split, grad: grad}
 	if split {
@@ -59,7 +62,8 @@ func newElement(v isa, rule string, moments int, split bool, grad string) *eleme
 	return s
 }
 
-// factors loads the factors of c into registers, in the order of c; nil skips a factor.
+// factors loads the numbers at the argument c, such as the learning rate, and spreads each over a register. They go to
+// the registers in to, in order; a nil skips a number.
 func (s *element) factors(to ...*reg.VecVirtual) {
 	c := Arg("c")
 	for i, r := range to {
@@ -73,13 +77,15 @@ func (s *element) factors(to ...*reg.VecVirtual) {
 	}
 }
 
-// run generates the loop and ends the function.
+// run generates the loop over all elements and ends the function. body generates the update of one register of
+// elements, disp elements after the pointers.
 func (s *element) run(body func(disp int)) {
 	s.each(unroll, s.streams, body)
 	End()
 }
 
-// clipped reads gradients and multiplies them by clip. The gradient type "Zero" yields zeros.
+// clipped generates the load of a register of gradients, multiplied by clip, the factor of gradient clipping. For the
+// gradient type "Zero" the result is zeros.
 func (s *element) clipped(clip reg.VecVirtual, disp int) reg.VecVirtual {
 	if s.grad == "Zero" {
 		return s.zero
@@ -89,7 +95,8 @@ func (s *element) clipped(clip reg.VecVirtual, disp int) reg.VecVirtual {
 	return g
 }
 
-// normal flushes subnormal lanes of x to zero. It overwrites spare.
+// normal sets subnormal lanes of x to zero. It overwrites spare. The registers zero and exponent hold constants: 0, and
+// the exponent bits of an fp32.
 func (v isa) normal(x, spare, zero, exponent reg.VecVirtual) {
 	if v.Wide() {
 		k := K()
@@ -109,7 +116,7 @@ func choose(mask, a, b reg.VecVirtual) {
 	VORPS(a, b, a)
 }
 
-// weight reads weights as fp32.
+// weight generates the load of a register of weights as fp32. A split weight is put together from its halves.
 func (s *element) weight(disp int) reg.VecVirtual {
 	w := s.Reg()
 	if !s.split {
@@ -124,7 +131,7 @@ func (s *element) weight(disp int) reg.VecVirtual {
 	return w
 }
 
-// storeWeight writes weights back.
+// storeWeight generates the store of a register of weights, whole or in halves.
 func (s *element) storeWeight(w reg.VecVirtual, disp int) {
 	if !s.split {
 		VMOVUPS(w, At(s.w, 4*disp))

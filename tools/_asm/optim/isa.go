@@ -11,7 +11,7 @@ import (
 // isa is an instruction set that kernels target.
 type isa struct{ ISA }
 
-// half returns a fresh register of half the set's register size.
+// half returns a new register of half the size of the set's registers.
 func (v isa) half() reg.VecVirtual {
 	if v.Wide() {
 		return YMM()
@@ -26,7 +26,7 @@ func (v isa) broadcast(m Mem) reg.VecVirtual {
 	return r
 }
 
-// gradient reads the elements at p, disp elements on, as fp32.
+// gradient generates the load of a register of gradients, disp elements after p, as fp32. kind is the type in memory.
 func (v isa) gradient(kind string, p reg.Register, disp int) reg.VecVirtual {
 	r := v.Reg()
 	if kind == "F32" {
@@ -37,17 +37,18 @@ func (v isa) gradient(kind string, p reg.Register, disp int) reg.VecVirtual {
 	return r
 }
 
-// stream is a pointer that advances with the elements. size is the bytes of an element, or half for two elements a
-// byte.
+// stream is an array through which a generated loop goes: a pointer that advances with the elements. size is the bytes
+// of an element, or half if two elements share a byte.
 type stream struct {
 	p    reg.GPVirtual
 	size int
 }
 
-// half is the stream size of 4-bit elements.
+// half stands for half a byte. As the size of a stream it says that two 4-bit elements share a byte; −1 has no other
+// meaning there.
 const half = -1
 
-// bytes returns the distance that the pointer advances in elems elements.
+// bytes returns how many bytes elems elements of the stream take.
 func (s stream) bytes(elems int) int {
 	if s.size == half {
 		return elems / 2
@@ -55,8 +56,9 @@ func (s stream) bytes(elems int) int {
 	return elems * s.size
 }
 
-// each runs body over the n elements of the streams: unroll registers at a time, then one at a time. The body works
-// disp elements after the pointers.
+// each generates a loop over n elements of all streams, n being the generated function's argument. It takes unroll
+// registers of elements at a time, then one register at a time. body generates the work for one register, disp elements
+// after the pointers.
 func (v isa) each(unroll int, streams []stream, body func(disp int)) {
 	n := Load(Param("n"), GP64())
 	loop := func(label, next string, count int) {

@@ -8,20 +8,21 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// This file generates the functions for quantized moments whose codebooks fit in registers: see
-// host/optim/registers.go.
+// This file generates functions for quantized moments whose codebooks (tables from code to number) fit in registers:
+// see host/optim/registers.go.
 //
 // Four registers of fp32 numbers become one register of 8-bit codes. Pack and unpack instructions work within 128 bits,
-// so packed codes have the order 0–3, 16–19, 32–35, 48–51, 4–7, … A permutation of groups of four converts between this
-// order and memory order. The permutation is its own inverse.
+// so packed codes have the order 0–3, 16–19, 32–35, 48–51, 4–7, … Moving groups of four codes converts this order to
+// memory order. The same permutation converts back.
 
-// vbmi is AVX-512 with AVX512_VBMI; fours stands for iterations over four of its registers.
+// vbmi is AVX-512 on processors that also have AVX512_VBMI. fours makes loops go by four of its registers at a time.
 var (
 	vbmi  = isa{ISA{Name: "VBMI", Lanes: 16}}
 	fours = isa{ISA{Name: "VBMI", Lanes: 4 * 16}}
 )
 
-// inFours returns the permutation of groups of four.
+// inFours returns a register with the permutation that puts groups of four codes in memory order (see the top of the
+// file).
 func inFours() reg.VecVirtual {
 	x, gp, r := XMM(), GP64(), ZMM()
 	MOVQ(U64(0x0d0905010c080400), gp)
@@ -32,14 +33,14 @@ func inFours() reg.VecVirtual {
 	return r
 }
 
-// byteBook addresses a table of 256 fp32 numbers, stored by byte position: 256 bytes for each of four positions.
-// Registers hold the first half of each group of 128 bytes.
+// byteBook is a table of 256 fp32 numbers, stored by bytes: first byte 0 of all numbers, then byte 1, and so on. p is
+// its address. Registers hold the first half of each group of 128 bytes; the other half is read from memory.
 type byteBook struct {
 	p    reg.Register
 	held [4][2]reg.VecVirtual
 }
 
-// newByteBook loads the register part of the table at p.
+// newByteBook loads the part of the table at p that registers hold.
 func newByteBook(p reg.Register) *byteBook {
 	b := &byteBook{p: p}
 	for i := range b.held {
@@ -51,7 +52,8 @@ func newByteBook(p reg.Register) *byteBook {
 	return b
 }
 
-// find looks up the numbers of packed codes, in the order of the codes.
+// find looks up the numbers of the 64 codes in a register. It returns them in four registers, in the order of the
+// codes.
 func (b *byteBook) find(codes reg.VecVirtual) [4]reg.VecVirtual {
 	upper := K() // codes ≥ 128
 	VPMOVB2M(codes, upper)
@@ -72,8 +74,8 @@ func (b *byteBook) find(codes reg.VecVirtual) [4]reg.VecVirtual {
 	return [4]reg.VecVirtual{first, second, third, fourth}
 }
 
-// interleave interleaves the elements of a and b, from the lower halves of each 128 bits and from the upper halves. It
-// overwrites a.
+// interleave interleaves the elements of a and b within each 128 bits. lower and upper are the instructions for the
+// lower and the upper halves, whose results are low and high. It overwrites a.
 func interleave(lower, upper func(...Op), a, b reg.VecVirtual) (low, high reg.VecVirtual) {
 	low = ZMM()
 	lower(b, a, low)
@@ -81,7 +83,7 @@ func interleave(lower, upper func(...Op), a, b reg.VecVirtual) (low, high reg.Ve
 	return low, a
 }
 
-// decodeVBMI generates the decoder of 8-bit codes.
+// decodeVBMI generates the decoder of 8-bit codes for processors with AVX512_VBMI, with the table in registers.
 func decodeVBMI() {
 	vbmi.Begin("decode", "func(values *[4][256]byte, codes *byte, out *float32, n int, scale *float32)",
 		"sets out to n numbers with these codes; n is a multiple of 64.")
@@ -99,8 +101,9 @@ func decodeVBMI() {
 	End()
 }
 
-// encodeVBMI generates the encoder of 8-bit codes. A linear function of the magnitude guesses the code; comparison with
-// the code's border corrects the guess.
+// encodeVBMI generates the encoder of 8-bit codes for processors with AVX512_VBMI. It guesses a code by a linear
+// function of the number's magnitude. Then it compares the number with the border between this code and the next, and
+// corrects the guess.
 func encodeVBMI() {
 	v := vbmi
 	v.Begin("encode", "func(borders *[4][256]byte, lines *[3][32]float32, zero uint64, x *float32, codes *byte, n int, scale *float32)",

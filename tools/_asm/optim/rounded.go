@@ -27,7 +27,7 @@ func (v isa) splat64(bits uint64) reg.VecVirtual {
 	return r
 }
 
-// and sets the register to: a & b, bit by bit.
+// and sets the operand to to a & b, bit by bit.
 func (v isa) and(a, b, to Op) {
 	if v.Wide() {
 		VPANDD(a, b, to)
@@ -48,7 +48,7 @@ func (v isa) xorShifted(x reg.VecVirtual, by uint8) reg.VecVirtual {
 	return y
 }
 
-// product64 holds a 64-bit multiplier; upper is its upper half, for AVX2.
+// product64 holds a 64-bit multiplier in all lanes of a register. upper has its upper half, which only AVX2 needs.
 type product64 struct{ whole, upper reg.VecVirtual }
 
 func (v isa) product64(by uint64) product64 {
@@ -58,7 +58,8 @@ func (v isa) product64(by uint64) product64 {
 	return product64{v.splat64(by), v.splat64(by >> 32)}
 }
 
-// times multiplies 64-bit lanes in place. AVX2 has only 32-bit products, so times adds three of them.
+// times multiplies each 64-bit lane of x by the number by, in place. AVX2 has only products of 32-bit numbers, so there
+// it adds three of them.
 func (v isa) times(x reg.VecVirtual, by product64) {
 	if v.Wide() {
 		VPMULLQ(by.whole, x, x)
@@ -119,7 +120,8 @@ func round(v isa) {
 	End()
 }
 
-// roundBy rounds two registers of numbers with the 16-bit words of draws, the random numbers, in order.
+// roundBy generates the stochastic rounding of two registers of numbers. Each number uses 16 bits of draws, which holds
+// random numbers, in order. exponent and quiet hold constants for infinities and NaNs.
 func (v isa) roundBy(from, to reg.GPVirtual, disp int, draws, exponent, quiet reg.VecVirtual) {
 	var rounded [2]reg.VecVirtual
 	for i := range rounded {

@@ -72,7 +72,7 @@ func sgd(v isa, withMomentum, split bool, grad string) {
 	})
 }
 
-// decayed returns g + decay·w.
+// decayed returns g + decay·w, the gradient with weight decay.
 func (s *element) decayed(w, decay, g reg.VecVirtual) reg.VecVirtual {
 	e := s.Reg()
 	VMULPS(decay, w, e)
@@ -80,15 +80,15 @@ func (s *element) decayed(w, decay, g reg.VecVirtual) reg.VecVirtual {
 	return e
 }
 
-// descend stores w − rate·e. It overwrites the registers of both.
+// descend generates the store of w − rate·e, the new weights. It overwrites the registers of w and e.
 func (s *element) descend(w, e, rate reg.VecVirtual, disp int) {
 	VMULPS(rate, e, e)
 	VSUBPS(e, w, w)
 	s.storeWeight(w, disp)
 }
 
-// apply generates the update of a matrix from an orthogonalized update, which takes the place of the gradient. Its
-// factors: decay, rate.
+// apply generates the last step of Muon for a matrix: it updates the weights from an orthogonalized update, which takes
+// the place of the gradient. Its factors: decay, rate.
 func apply(v isa, split bool, grad string) {
 	var decay, rate reg.VecVirtual
 	s := newElement(v, "apply", 0, split, grad)
@@ -100,13 +100,13 @@ func apply(v isa, split bool, grad string) {
 	})
 }
 
-// averageAhead is the prefetch distance of the moving average in bytes. The weights have just been written and are in
-// the cache, so the average is the only stream from memory. On one core of an EPYC (Zen 5), an AdamW update with an
+// averageAhead is how many bytes ahead of the loop the moving average is prefetched. The weights have just been written
+// and are in the cache, so only the average comes from memory. On one core of an EPYC (Zen 5), an AdamW update with an
 // average gained 5 % with 1 KiB, 10 % with 2 KiB, and 17 % with 4 to 32 KiB.
 const averageAhead = 8 << 10
 
-// average generates the update of an exponential moving average from the weights, which do not change. Its factors: the
-// interpolation weight and a mask (see lerp).
+// average generates the update of an exponential moving average of the weights. The weights are read and do not change.
+// Its factors: the interpolation weight, and a mask (see lerp).
 func average(v isa, split bool) {
 	var part, far reg.VecVirtual
 	s := newElement(v, "average", 1, split, "Zero")
@@ -121,9 +121,9 @@ func average(v isa, split bool) {
 	})
 }
 
-// prepare generates the update of a matrix's momentum from a gradient, and the output for orthogonalization. The
-// gradient and the output have a type each. The factors: clip, two pairs of interpolation weight and mask (see lerp),
-// and a mask with all bits set for Nesterov momentum.
+// prepare generates the first step of Muon for a matrix. It updates the momentum from a gradient, and writes the matrix
+// that is to be orthogonalized. grad and handed are the types of the gradient and of this matrix. The factors: clip,
+// two pairs of interpolation weight and mask (see lerp), and a mask with all bits set for Nesterov momentum.
 func prepare(v isa, grad, handed string) {
 	v.Begin("prepare"+grad+"To"+handed, "func(m *float32, grad, to *byte, n int, c *[8]float32)",
 		"moves n elements of a momentum; n is a multiple of the lanes.")
@@ -159,7 +159,8 @@ func prepare(v isa, grad, handed string) {
 	})
 }
 
-// lerp returns a + part·(b − a), or b + part·(b − a) in lanes in which all bits of far are set.
+// lerp interpolates between a and b. It returns a + part·(b − a), or b + part·(b − a) in lanes in which all bits of far
+// are set.
 func (s *element) lerp(a, b, part, far reg.VecVirtual) reg.VecVirtual {
 	d, from, other := s.Reg(), s.Reg(), s.Reg()
 	VSUBPS(a, b, d)
@@ -171,7 +172,8 @@ func (s *element) lerp(a, b, part, far reg.VecVirtual) reg.VecVirtual {
 	return from
 }
 
-// round is Round for AVX2: it rounds x to bf16 in the lower halves of y's elements. It overwrites x.
+// round rounds x to bf16 with AVX2, as Round does with AVX-512. The result is in the lower halves of y's elements. one,
+// half and quiet hold the constants of Round. It overwrites x.
 func (v isa) round(x, y, one, half, quiet reg.VecVirtual) {
 	nan := v.Reg()
 	VCMPPS(Imm(3), x, x, nan) // unordered

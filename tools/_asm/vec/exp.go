@@ -39,7 +39,8 @@ func (v isa) newExp() exponential {
 	return e
 }
 
-// apply sets x to e^x. NaN stays NaN, because VMAXPS and VMINPS return their second source if an operand is NaN.
+// apply generates x = e^x for the lanes of a register. NaN stays NaN, because VMAXPS and VMINPS return their second
+// source if an operand is NaN.
 func (e exponential) apply(x reg.VecVirtual) {
 	v := e.isa
 	limit := func(op func(...Op), c Op) {

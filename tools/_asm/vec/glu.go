@@ -8,7 +8,7 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// sigmoid holds the constants of 1 / (1 + e^−x).
+// sigmoid generates 1 / (1 + e^−x); its fields hold the constants.
 type sigmoid struct {
 	exponential
 	sign, two Op
@@ -20,7 +20,7 @@ func (v isa) newSigmoid() sigmoid {
 	return s
 }
 
-// of returns 1 / (1 + e^−x).
+// of generates 1 / (1 + e^−x) and returns the register with the result.
 func (s sigmoid) of(x reg.VecVirtual) reg.VecVirtual {
 	v := s.isa
 	d, r, t := v.Reg(), v.Reg(), v.Reg()
@@ -42,7 +42,7 @@ func (s sigmoid) of(x reg.VecVirtual) reg.VecVirtual {
 	return r
 }
 
-// unit is a gated linear unit x·sigmoid(z). The kind determines z.
+// unit generates a gated linear unit x·sigmoid(z). The kind says which function of x z is.
 type unit struct {
 	sigmoid
 	kind                     string
@@ -79,8 +79,8 @@ func (v isa) newUnit(kind string) unit {
 	return u
 }
 
-// argument returns z. If slope is set and dz/dx is not 1, argument also returns dz/dx. The square of x is capped where
-// σ(z) is already 0 or 1, so that 0 times dz/dx stays 0.
+// argument generates z, the argument of the unit's sigmoid, and returns its register. With slope it also returns dz/dx;
+// nil: dz/dx is 1. The square of x is capped where σ(z) is already 0 or 1, so that 0 times dz/dx stays 0.
 func (u unit) argument(x reg.VecVirtual, slope bool) (z, dz reg.VecVirtual) {
 	if u.kind == swiglu {
 		return x, nil
@@ -103,8 +103,8 @@ func (u unit) argument(x reg.VecVirtual, slope bool) (z, dz reg.VecVirtual) {
 	return z, dz
 }
 
-// logit computes the argument of erfglu by Horner's rule. The rule yields the polynomial p and its derivative d with
-// respect to the square; dz/dx is p + 2·square·d.
+// logit generates z for the unit erfglu, x times a polynomial in x², by Horner's rule. With slope it also returns dz/dx
+// = p + 2·square·d, where d is the derivative of the polynomial p by the square.
 func (u unit) logit(x, square reg.VecVirtual, slope bool) (z, dz reg.VecVirtual) {
 	p, z := u.Reg(), u.Reg()
 	VMOVUPS(u.memory(logit[len(logit)-1]), p)

@@ -40,7 +40,7 @@ func (v isa) clear(r reg.VecVirtual, mask reg.Register) {
 	}
 }
 
-// fill copies elements from the register other to r: all elements outside mask.
+// fill replaces all elements of r outside mask by those of the register other. A nil mask replaces nothing.
 func (v isa) fill(r reg.VecVirtual, other reg.Register, mask reg.Register) {
 	switch {
 	case mask == nil:
@@ -60,8 +60,8 @@ func (v isa) broadcast(name string) reg.VecVirtual {
 
 var constants = map[uint32]Mem{}
 
-// bits returns a constant as an operand: in a register with AVX-512, which has 32 registers, and in memory with AVX2.
-// Call bits before the loop that uses the constant.
+// bits returns a constant as an operand of instructions. With AVX-512 it is in one of the 32 registers, and with AVX2
+// in memory. Call bits before the loop that uses the constant.
 func (v isa) bits(b uint32) Op {
 	m := inMemory(b)
 	if !v.Wide() {
@@ -72,7 +72,7 @@ func (v isa) bits(b uint32) Op {
 	return r
 }
 
-// inMemory returns a constant as an operand in memory.
+// inMemory returns a 32-bit constant as an operand in memory. It adds the constant to the generated file if it is new.
 func inMemory(b uint32) Mem {
 	m, ok := constants[b]
 	if !ok {
@@ -95,7 +95,7 @@ const RODATAandNOPTR = 8 | 16
 
 var maskTable Mem
 
-// tailMask returns the mask of the first n < lanes elements.
+// tailMask returns a mask for the first n elements of a register, where n is less than a register has.
 func (v isa) tailMask(n reg.GPVirtual) reg.Register {
 	if v.Wide() {
 		k := K()
@@ -120,8 +120,9 @@ func (v isa) tailMask(n reg.GPVirtual) reg.Register {
 	return y
 }
 
-// each runs body over the n elements at ptrs: unroll registers at a time, then one at a time, then once with a mask for
-// the rest. The body works at displacement disp from the pointers. It changes n and the pointers.
+// each generates a loop over the n elements of the arrays at ptrs: unroll registers at a time, then one at a time, then
+// once with a mask for the rest. body generates the work for register i of an iteration, disp bytes after the pointers.
+// each changes n and the pointers.
 func (v isa) each(n reg.GPVirtual, unroll int, ptrs []reg.GPVirtual, body func(i, disp int, mask reg.Register)) {
 	step := func(label, next string, count int) {
 		Label(label)
@@ -147,8 +148,8 @@ func (v isa) each(n reg.GPVirtual, unroll int, ptrs []reg.GPVirtual, body func(i
 	Label("done")
 }
 
-// fold combines the elements of r with op (VADDPS or VMAXPS), halving the vector each time. The first element of the
-// returned register is the result.
+// fold combines all elements of r by op (VADDPS or VMAXPS), halving the vector each time. The result is the first
+// element of the returned register.
 func (v isa) fold(r reg.VecVirtual, op func(...Op)) reg.VecVirtual {
 	y := r.AsY()
 	if v.Wide() {
@@ -170,7 +171,7 @@ func (v isa) fold(r reg.VecVirtual, op func(...Op)) reg.VecVirtual {
 	return r
 }
 
-// result returns the first element of r from the generated function.
+// result ends the generated function, which returns the first element of r.
 func (v isa) result(r reg.VecVirtual) {
 	VZEROUPPER()
 	Store(r.AsX(), ReturnIndex(0))

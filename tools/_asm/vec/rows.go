@@ -53,8 +53,8 @@ func narrow(v isa) {
 	End()
 }
 
-// each16 loops over n fp32 elements at p4 and 16-bit elements at p2, one register at a time. Only AVX-512 processes a
-// tail.
+// each16 generates a loop over n elements, fp32 at p4 and 16-bit at p2, one register at a time. With AVX2, n must fill
+// whole registers: it has no masks for 16-bit elements.
 func (v isa) each16(n, p4, p2 reg.GPVirtual, body func(mask reg.Register)) {
 	Label("one")
 	CMPQ(n, U32(uint32(v.Lanes)))
@@ -126,7 +126,7 @@ func (v isa) accumulators() [4]reg.VecVirtual {
 	return [4]reg.VecVirtual{v.Zero(), v.Zero(), v.Zero(), v.Zero()}
 }
 
-// total generates the return of the sum of four accumulators.
+// total generates the end of the function, which returns the sum of all elements of the four registers.
 func (v isa) total(acc [4]reg.VecVirtual) {
 	VADDPS(acc[1], acc[0], acc[0])
 	VADDPS(acc[3], acc[2], acc[2])
@@ -193,7 +193,8 @@ func normGrad(v isa, adds bool) {
 	End()
 }
 
-// rotate loads a register of cosines and one of sines once and applies both to all heads.
+// rotate generates the rotary embedding of several heads of a token. It loads a register of cosines and one of sines
+// once, and applies both to all heads.
 func rotate(v isa) {
 	v.Begin("rotate", "func(x, cos, sin *float32, half, heads, stride int, sign float32)",
 		"turns the pairs (x[i], x[i+half]) of heads heads, stride floats apart, by sign times their angles.")

@@ -10,8 +10,9 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// strip is a loop over rows of attention scores under a causal mask. The first row sees n columns, and each further
-// row sees one more; the number is clamped to 0 … most. Columns up to width are filled with zeros.
+// strip generates a loop over rows of attention scores under a causal mask. The first row attends to n columns, and
+// each further row to one more; the number is clamped to 0 … most. The other columns, up to width, are filled with
+// zeros.
 type strip struct {
 	isa
 	most, width reg.GPVirtual
@@ -21,7 +22,8 @@ func (v isa) newStrip() *strip {
 	return &strip{isa: v, most: Arg("most"), width: Arg("width")}
 }
 
-// rows runs body for each row; seen is the number of columns that the row sees. step advances to the next row.
+// rows generates the loop over the rows. body generates the work for one row, given the number of columns that it
+// attends to, and step the change of pointers to the next row.
 func (s *strip) rows(label string, body func(seen reg.GPVirtual), step func()) {
 	left, n, none := Arg("rows"), Arg("n"), GP64()
 	XORQ(none, none)
@@ -39,8 +41,8 @@ func (s *strip) rows(label string, body func(seen reg.GPVirtual), step func()) {
 	JNE(LabelRef(label))
 }
 
-// over runs body at the byte offset of each register of n ≥ 0 columns, then once with a mask for the rest. Afterwards
-// offset points behind the last whole register.
+// over generates a loop over the n ≥ 0 columns of one row. body is called with the byte offset of a register of
+// columns, and at the end with a mask for the rest. Afterwards offset is the end of the last whole register.
 func (s *strip) over(label string, n, offset reg.GPVirtual, body func(at reg.GPVirtual, mask reg.Register)) {
 	left := GP64()
 	MOVQ(n, left)
@@ -60,7 +62,8 @@ func (s *strip) over(label string, n, offset reg.GPVirtual, body func(at reg.GPV
 	Label(label + "Done")
 }
 
-// blank stores zeros from the byte offset on, until width columns are filled. It may write up to one register too far.
+// blank generates the filling of rows with zeros, from the byte offset up to width columns. It may write up to one
+// register too far.
 func (s *strip) blank(label string, offset reg.GPVirtual, zero reg.Register, rows ...reg.GPVirtual) {
 	end := GP64()
 	MOVQ(s.width, end)
@@ -76,8 +79,8 @@ func (s *strip) blank(label string, offset reg.GPVirtual, zero reg.Register, row
 	Label(label + "Done")
 }
 
-// softmaxStrip turns scores into exponentials. It computes all row maxima first, so no exponential waits for a maximum.
-// Constants stay in registers from row to row.
+// softmaxStrip generates SoftmaxStrip of package vec, which turns scores into exponentials. It first computes the
+// largest scores of all rows, so that no exponential has to wait for one. Constants stay in registers from row to row.
 func softmaxStrip(v isa) {
 	v.Begin("softmaxStrip", "func(x *float32, stride, rows, n, most, width int, scale float32, top, sum *float32)",
 		"does a strip: see SoftmaxStrip.")
@@ -128,7 +131,8 @@ func softmaxStrip(v isa) {
 	End()
 }
 
-// gradStrip turns scores into probabilities, and gradients of probabilities into gradients of scores.
+// gradStrip generates GradStrip of package vec, which turns scores into probabilities, and gradients of probabilities
+// into gradients of scores.
 func gradStrip(v isa) {
 	v.Begin("gradStrip", "func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32)",
 		"does a strip: see GradStrip.")

@@ -31,7 +31,8 @@ func tile(v isa, h int, cols bool) {
 	End()
 }
 
-// tiler generates one function of tile. Its loop over panels processes columns that are regs registers wide.
+// tiler generates one of the functions of tile. Its loop over panels computes columns that fill regs registers at a
+// time.
 type tiler struct {
 	isa
 	h    int
@@ -44,7 +45,8 @@ type tiler struct {
 	rows   map[int]reg.GPVirtual // odd multiples of stride
 }
 
-// panelLoop loops over the panels, beginning at byte column of each panel.
+// panelLoop generates the loop over panels. It computes the columns that begin column bytes after the start of each
+// panel.
 func (t *tiler) panelLoop(label string, column int) {
 	t.stride = Arg("astride")
 	t.multiples()
@@ -72,7 +74,7 @@ func (t *tiler) panelLoop(label string, column int) {
 	JNE(LabelRef(label))
 }
 
-// multiples computes the registers from which row addresses are built.
+// multiples computes registers with multiples of the distance between rows, from which row addresses are built.
 func (t *tiler) multiples() {
 	t.rows = map[int]reg.GPVirtual{1: t.stride}
 	if t.cols {
@@ -84,7 +86,7 @@ func (t *tiler) multiples() {
 	}
 }
 
-// row returns the address of element (r, 0) of a, plus disp bytes.
+// row returns the address of the first element of row r of a, plus disp bytes.
 func (t *tiler) row(r, disp int) Mem {
 	if t.cols {
 		return At(t.a, 4*r+disp)
@@ -99,8 +101,8 @@ func (t *tiler) row(r, disp int) Mem {
 	return Mem{Base: t.a, Index: t.rows[odd], Scale: uint8(scale), Disp: disp}
 }
 
-// products accumulates over k. Row layouts take four k values at a time, then single values; column layouts take single
-// values.
+// products generates the sums over k. If a is stored by rows, it takes four elements of K at a time, then one at a
+// time. If a is stored by columns, it takes one at a time.
 func (t *tiler) products(label string, k reg.GPVirtual) {
 	const unroll = 4
 	loop := func(name, next string, count int) {
@@ -125,7 +127,7 @@ func (t *tiler) products(label string, k reg.GPVirtual) {
 	Label(label + "Finish")
 }
 
-// step adds the products of the i-th k value counted from the pointers.
+// step adds to the sums the products of one element of K, the i-th from where the pointers are.
 func (t *tiler) step(i int) {
 	var b []reg.VecVirtual
 	for j := range t.regs {
@@ -144,7 +146,7 @@ func (t *tiler) step(i int) {
 	}
 }
 
-// finish adds the content of c if acc is set, then stores.
+// finish adds c to the sums if the argument acc is set, and then stores them to c.
 func (t *tiler) finish(label string, c reg.GPVirtual) {
 	stride, p := Arg("cstride"), GP64()
 	flag := GP8()
