@@ -43,8 +43,10 @@ func (p *diskCore) take(msg message) ([]effect, bool) {
 	return nil, true
 }
 
-// wantStates asks the Stager for the states of all layers on disks, for a checkpoint without an update. The Stager
-// drops states that it has read for the next updates.
+// wantStates asks the Stager, the actor that reads states from disks into slots, for the states of all layers on disks.
+// A checkpoint needs them when no update of the layers supplies them. The Stager first frees the slots of states that
+// were read ahead for updates, because the save needs slots for its own reads. wantStates therefore clears p.staged,
+// the record of states that are ready for updates.
 func (p *diskCore) wantStates() []effect {
 	p.round++
 	clear(p.staged)

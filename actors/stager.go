@@ -64,8 +64,9 @@ func newStagerCore(order []int, slots int) *stagerCore {
 	return &stagerCore{order: order, free: ids(slots), staged: map[int]*stagedLayer{}, saved: map[int]int{}}
 }
 
-// stagingOrder returns the layers on disks (onDisk) in the order of their updates: forward order with clipping,
-// otherwise the order in which gradients complete. into is the argument of backwardOrder.
+// stagingOrder returns the layers on disks (onDisk) in the order of their updates. If gradients are clipped by their
+// norm over all layers (clip), updates go in forward order. Otherwise they go in the order in which gradients complete.
+// Layer l's gradient is added to that of layer into[l], which is l itself unless two layers share a table.
 func stagingOrder(onDisk []bool, into []int, clip bool) []int {
 	order := ids(len(into))
 	if !clip {
@@ -86,7 +87,8 @@ type flushState struct{ Layer int }
 // stateWritten tells the Stager that a layer's state is written to its disk.
 type stateWritten struct{ Layer int }
 
-// dropState is the task of freeing a state slot's memory. The state was read in vain: it must be read again for a save.
+// dropState is the task of freeing the slot with a layer's state. The state is on its disk and in the checkpoint, if
+// there is one. Or the state was read ahead for an update, and a save that has begun needs the slots for its own reads.
 type dropState struct{ Layer int }
 
 func (c *stagerCore) step(msg message) []effect {

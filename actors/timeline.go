@@ -405,7 +405,7 @@ func (t *tracer) open() (out []timeline.Span) {
 	return out
 }
 
-// close reports the contents that slots still have at the end of the run.
+// close ends the timeline of the slots: it writes the spans of contents that slots still have at the end of the run.
 func (t *tracer) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,11 +11,10 @@ import (
 // The bytes of a tensor are processed in whole lines; a line is a row of a slice as stored. In the optimizer's files
 // every parameter still has its own tensors.
 
-// placed is a range of rows of the parameter layout, and at, their place in a stored tensor that may hold other
-// rows too.
+// placed is a range of rows of one parameter, and their place in a checkpoint's tensor, which may hold other rows too.
 type placed struct {
-	layout model.TensorLayout
-	at     model.Stored
+	layout model.TensorLayout // the whole parameter, and its place in its layer
+	at     model.Stored       // which rows of the parameter, and where the tensor has them
 }
 
 // line returns the number of elements in a line of p's tensor.

@@ -334,8 +334,10 @@ func (t *colType) nests(levels int) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(t.fields)), func(f *colType) bool { return f.nests(levels - 1) })
 }
 
-// strip appends the JSON value raw, of type t, without the nulls of its structs. The nulls of raw itself, if it is a
-// struct, are removed only if drop is set. schema is the JSON Schema of a value inside call arguments; nil: none.
+// strip appends the JSON value raw, of type t, to dst without the null fields of its structs. If drop is false, the
+// outermost structs (raw itself, or the elements of the list raw) keep their null fields, and structs inside them do
+// not. In the arguments of a tool call, schema is the JSON Schema of raw; null fields that schema allows are kept. A
+// nil schema allows none.
 func (p *padding) strip(dst, raw []byte, t *colType, schema any, drop bool) []byte {
 	switch {
 	case t == nil || t.json || len(raw) == 0:

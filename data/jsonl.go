@@ -248,8 +248,9 @@ func hex4(s []byte) rune {
 	return rune(v)
 }
 
-// rowFields returns the fields of a row by name. Tables, and columns with fixed types, hold lists as JSON text; such
-// a text is parsed if lists reports that the field may be a list (see Spec.lists).
+// rowFields returns the fields of a row by name. CSV and TSV files, and string columns of other formats, hold a list as
+// a string of JSON text. If the field may be a list, the list replaces the string. The function lists decides this from
+// the field's name and the list (see Spec.lists).
 func rowFields(row []byte, lists func(name string, value []byte) bool) (map[string]json.RawMessage, error) {
 	fields, err := fieldsOf(row)
 	if err != nil {

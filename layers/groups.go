@@ -109,8 +109,9 @@ func (w waiting) chunk(group int, c span) []byte {
 	return w.of(group)[int64(c.at)*w.row : int64(c.at+c.n)*w.row]
 }
 
-// put copies x, rows of chunk c with all heads on the device, to the host. It packs one group after the other into the
-// staging buffer first.
+// put copies x to the host memory of w. x is on the device; its rows are the tokens of chunk c, and each row has all
+// heads side by side. w has the groups apart (a group is one key/value head with its query heads). put thus gathers the
+// columns of one group at a time in a device buffer (see packed), and copies the buffer to the host.
 func (l *launch) put(w waiting, x rows, c span) {
 	for g := range l.dims.kvHeads {
 		pack, width := l.packed(w, c)

@@ -164,8 +164,8 @@ func (m mamba2Outputs) weight(w device.Tensor, g int) device.Tensor {
 	return w.Slice(int64(m.at(g)), int64(m.Inner()/m.Groups))
 }
 
-// grad writes l.do and the gradient of z for the tokens of chunk c. It reads what of has left in l.gate and l.ssd for
-// the same chunk.
+// grad writes l.do and the gradient of z for the tokens of chunk c, from dy, the gradient of the block's output. It
+// reads the values that a call of m.of for the same chunk has left in l.gate and l.ssd.
 func (m mamba2Outputs) grad(l *launch, dy device.Tensor, c span) {
 	d, both, normed := l.dims, l.gate.both.of(c), l.ssd.normed.of(c)
 	l.inputGrad(l.s, normed, dy, l.w[d.outRole], c.n, d.hidden, d.out)

@@ -11,8 +11,10 @@ import (
 type recurrence interface {
 	// widths returns d with the widths of a block with this recurrence in place of attention's.
 	widths(d dims) dims
-	// keepStates takes from mem what the level KeepAttention keeps besides o, and keepInputs what KeepQKV keeps besides
-	// qkv.
+	// keepStates and keepInputs set fields of b to buffers that the forward keeps for the backward, and take these
+	// buffers from mem. How much is kept depends on the block's level (see Keep). From level KeepAttention on, the
+	// block keeps its output o and the buffers of keepStates. From level KeepQKV on, it keeps its inputs qkv and the
+	// buffers of keepInputs.
 	keepStates(b *buffers, d dims, tokens int, mem *allotter)
 	keepInputs(b *buffers, d dims, tokens int, mem *allotter)
 	// buffers takes from ws the recurrence's own buffers, except those that the level keep keeps. backward: also those

@@ -16,7 +16,8 @@ type LocalOptions struct {
 	Delay time.Duration
 }
 
-// localJob is the state that all ranks of one process share.
+// localJob is the state that the ranks of LocalWorlds share. Normally every rank is a process of its own; these ranks
+// all run in one process, for example in tests.
 type localJob struct {
 	size int
 	o    LocalOptions

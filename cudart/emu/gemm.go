@@ -109,7 +109,9 @@ func (g *gemm) sum(a, b [][tile]float32) (sums [tile][tile]float32) {
 	return sums
 }
 
-// pack copies tile rows of x, from row on, into the strip out. rows is the number of rows in x; rows past it become 0.
+// pack copies rows of x into the strip out. The first is the row with index row; the constant tile is their number. The
+// element out[k] gets the values of these rows in column k. The matrix x has as many rows as the argument rows says.
+// Rows past its last count as 0.
 //
 //go:norace
 func pack(out [][tile]float32, x matrix, row, rows int) {

@@ -82,7 +82,8 @@ type Options struct {
 	// LoseDeviceAt is the number, counted from 1, of the C call at which all devices are lost; 0: never. From then on
 	// every call fails and no work runs.
 	LoseDeviceAt int
-	// LostCode is the code of libcudart and libcuda after the loss; 0: 999.
+	// LostCode is the error code that calls of libcudart and libcuda return once the devices are lost. The value 0
+	// stands for 999 (unknown error).
 	LostCode int
 
 	// HangAt is the launch that does not end until Driver.EndHang.

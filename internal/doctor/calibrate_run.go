@@ -288,7 +288,9 @@ const (
 	mostRestart    = 5e4 // µs: the largest restart cost that is accepted
 )
 
-// restart measures rates.Device.Restart, after all other rates.
+// restart measures rates.Device.Restart, the delay until all cores of a CPU work again after an idle time. It measures
+// no GPU, because copies of a GPU cannot be slowed down. All other rates must be known before: restart predicts a run
+// from them, and chooses the delay with which the predicted compute time is the measured one.
 func (r *calibration) restart(ctx context.Context) error {
 	if r.o.Device.Kind() != "cpu" {
 		return nil

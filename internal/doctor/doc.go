@@ -3,9 +3,10 @@
 // a device that is lost or hangs. Calibrate measures the machine and returns the rates for plans.
 //
 // It imports internal/run and everything that internal/run may import, device/conformance, base/cluster and
-// plan/rates. Its subpackage measure times the work.
+// plan/rates. The package internal/doctor/measure takes the times of the parts of training, such as matrix products
+// and copies.
 //
 // Invariants: a part that is not ok has a remedy. A device passes the self test if it keeps the contract of package
-// device, whatever its kind. The rates of Calibrate have passed Check, and state whether they were measured, or why
-// not.
+// device, whatever its kind. The rates that Calibrate returns have passed rates.Machine.Check, and state whether they
+// were measured, or why not.
 package doctor

@@ -2,7 +2,8 @@
 // source tree:
 //
 //   - which package may import which, and that each permission is used
-//   - that no package of a run imports a package that serves the run from outside
+//   - that a training run does not depend on tools around it: no package of a run imports bench or internal/doctor,
+//     for example
 //   - where unsafe and protoactor may appear
 //   - how long a function may be
 //   - that every package has a doc.go

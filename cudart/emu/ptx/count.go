@@ -684,7 +684,8 @@ type Meaning struct {
 	// Reads and Writes are register numbers. Registers of all files, predicates too, have distinct numbers.
 	Reads, Writes []int32
 	// Groups depends on the class. For a wait_group (ClassCopyWait, ClassBulkWait, ClassWGMMAOrder) it is the number
-	// of groups that may stay pending. It is Closes for commit_group and Fences for wgmma.fence.
+	// of groups that may stay pending. Two instructions that do not wait have a negative constant instead of a number:
+	// commit_group has the constant Closes, and wgmma.fence has the constant Fences.
 	Groups int
 	// ReadOnly: a ClassBulkWait waits only until shared memory has been read. Arrives: a ClassBarrier does not wait.
 	ReadOnly, Arrives bool

@@ -160,7 +160,8 @@ func (r *rig) TensorMap(t device.Tensor, columns, rows, stride, boxRows int) ker
 	return m.Encode()
 }
 
-// Slower implements kernels.Launcher. It does nothing, because the output names the kernels.
+// Slower implements kernels.Launcher. Launchers call it to report that attention runs on a slower kernel. The rig
+// reports nothing, because its output already names the kernel of every launch.
 func (r *rig) Slower(kernels.Lacking, int) {}
 
 // MostWork implements kernels.Launcher. It returns 0, no limit, because no watchdog ends launches here.

@@ -49,8 +49,9 @@ func (p *choosing) settleBinding() error {
 	return nil
 }
 
-// bindOnPaper resolves the key binding for a GPU that this machine does not have, from the rates of its profile. note
-// tells the user the choice; "" means no note.
+// bindOnPaper resolves the setting `binding` for a GPU that this machine does not have, from the rates of its profile.
+// inPlace says that the GPU computes on weights where they lie in host memory; otherwise weights are copied to the GPU.
+// note tells the user the choice; "" means no note.
 func (p *choosing) bindOnPaper() (inPlace bool, note string, err error) {
 	must := p.Config.Binding == "unified"
 	switch {
@@ -73,8 +74,8 @@ func (p *choosing) bindOnPaper() (inPlace bool, note string, err error) {
 }
 
 // BindInPlace makes GPUs use host memory in place in two cases. Either must is true, or all GPUs are integrated and
-// read host memory as fast as memory that they allocate. rates returns the two rates (host, own) in bytes per second;
-// 0 means unknown.
+// read host memory as fast as memory that they allocate. The function rates returns the speeds at which a GPU reads
+// memory that it allocates (own) and host memory (host), in bytes per second; 0 means unknown.
 func BindInPlace(devs []device.Device, must bool, rates func(device.Device) (own, host float64, err error)) (inPlace bool, note string, err error) {
 	if !must && slices.ContainsFunc(devs, func(d device.Device) bool { return !d.Usage().Integrated }) {
 		return false, "", nil

@@ -59,8 +59,8 @@ func (t *Trainer) load(b *data.Batch) {
 	}
 }
 
-// loadMicroBatches enqueues the copies of all micro-batches' ids and positions, and gives each micro-batch its hidden
-// states.
+// loadMicroBatches enqueues the copies of all micro-batches' ids and positions to the device. It also assigns to each
+// micro-batch the tensors for its hidden states and their gradient; later steps compute their values.
 func (t *Trainer) loadMicroBatches(b *data.Batch) {
 	var off int64
 	put := func(v []int32) device.Tensor {
