@@ -139,7 +139,7 @@ func TestAverageOfEpochs(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "ema_decay: 0.5\nmax_steps: -1\nnum_train_epochs: 1\n")
 	_, err := s.in(t).with("ema_update_after_step: 2\n").train(t, t.Context(), settings.Hooks{})
-	checkError(t, err, true, "run.yaml:", "ema_update_after_step is 2, and the run has 3 steps")
+	checkError(t, err, true, "run.yaml:", "ema_update_after_step is 2 and the run has 3 steps")
 	s.in(t).with("ema_update_after_step: 1\n").mustTrain(t)
 }
 

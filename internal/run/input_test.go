@@ -125,7 +125,7 @@ var badInputs = map[string]badInput{
 	"offsets out of range": {spoil: tensorField(normW, "data_offsets", []int{1 << 40, 1<<40 + 64}), says: []string{"model.safetensors: ", "64 unused bytes"}},
 	"offsets the wrong way": {spoil: tensorField(normW, "data_offsets", []int{64, 0}),
 		says: []string{"model.safetensors: ", `"model.norm.weight"`}},
-	"wrong dtype":    {spoil: tensorField(normW, "dtype", "I32"), says: []string{"model.safetensors: ", `"model.norm.weight"`, "I32", "F32, BF16, F16 and F64"}},
+	"wrong dtype":    {spoil: tensorField(normW, "dtype", "I32"), says: []string{"model.safetensors: ", `"model.norm.weight"`, "I32", "F32, BF16, F16, F64 and F8_E4M3"}},
 	"unknown dtype":  {spoil: tensorField(normW, "dtype", "F99"), says: []string{"model.safetensors: ", `"model.norm.weight"`, "F99"}},
 	"wrong shape":    {spoil: tensorField(embedW, "shape", []int{16, 48}), says: []string{"model.safetensors: ", `"model.embed_tokens.weight"`, "[16 48]", "[48 16]", "config.json"}},
 	"shape and size": {spoil: tensorField(embedW, "shape", []int{48, 17}), says: []string{"model.safetensors: ", `"model.embed_tokens.weight"`}},

@@ -55,7 +55,7 @@ func TestElements(t *testing.T) {
 		}
 		forms(t, dev, fmt.Sprintf("GLU/sigmoid,%v", sh), func(e *elements) { e.glu(op.SigmoidGate, oracle.Sigmoid, sh[0], sh[1]) })
 		forms(t, dev, fmt.Sprintf("GLU/cut,%v", sh), func(e *elements) { e.cutGLU(sh[0], sh[1]) })
-		for f, want := range map[op.Activation]oracle.Activation{op.SiLU: oracle.SiLU, op.GELUTanh: oracle.GELUTanh, op.GELU: oracle.GELU, op.ReLU: oracle.ReLU} {
+		for f, want := range map[op.Activation]oracle.Activation{op.SiLU: oracle.SiLU, op.GELUTanh: oracle.GELUTanh, op.GELU: oracle.GELU, op.ReLU: oracle.ReLU, op.SquaredReLU: oracle.SquaredReLU} {
 			forms(t, dev, fmt.Sprintf("Activate/%v,%v", f, sh), func(e *elements) { e.activate(f, want, sh[0], sh[1]) })
 		}
 	}

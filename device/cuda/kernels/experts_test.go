@@ -25,6 +25,15 @@ func TestExperts(t *testing.T) {
 			x.expect(want, uF32)
 			kernels.Scale(e.s, &op.Scale{X: x.t, N: x.t.Len, Factor: -0.75})
 		})
+		forms(t, dev, fmt.Sprintf("Scale/columns of %v", sh), func(e *elements) {
+			x, columns := e.act(sh[0]*sh[1]), sh[1]/2
+			want := x.copy()
+			for r := range sh[0] {
+				oracle.Scale(want[r*sh[1]:r*sh[1]+columns], -0.75)
+			}
+			x.expect(want, uF32)
+			kernels.Scale(e.s, &op.Scale{X: x.t, N: int64(columns), Factor: -0.75, Rows: sh[0], Stride: sh[1]})
+		})
 	}
 	for _, n := range []int{8, 4104, 5000, 1<<20 + 4104} { // the last size has more than one block for each sum of squares
 		forms(t, dev, fmt.Sprintf("NewtonSchulz/%d", n), func(e *elements) { e.newtonSchulz(n) })

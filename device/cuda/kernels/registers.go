@@ -35,7 +35,8 @@ var registers = sync.OnceValue(func() map[string]map[string]Use {
 				continue // the kernel is not for this architecture
 			}
 			static, err := strconv.Atoi(cells[1])
-			count, err2 := strconv.Atoi(cells[2+i])
+			used, _, _ := strings.Cut(cells[2+i], "!") // what follows are bytes of local memory
+			count, err2 := strconv.Atoi(used)
 			if err != nil || err2 != nil {
 				panic("kernels: registers.txt: " + line) // cannot happen: the file is embedded and a test reads it
 			}
