@@ -1,6 +1,7 @@
 package ptx
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -65,7 +66,8 @@ func (b *builder) finish() {
 	b.guard()
 }
 
-// layout assigns offsets to the shared variables that the kernel uses.
+// layout assigns offsets to the shared variables that the kernel uses. ptxas places the kernel's own variables first,
+// then the module's, both in the order of their declarations.
 func (b *builder) layout() {
 	for i := range b.statements {
 		st := &b.statements[i]
@@ -73,6 +75,15 @@ func (b *builder) layout() {
 			b.useShared(st, o)
 		}
 	}
+	slices.SortFunc(b.shared, func(v, w *variable) int {
+		if v.module == w.module {
+			return cmp.Compare(v.at, w.at)
+		}
+		if w.module {
+			return -1
+		}
+		return 1
+	})
 	at, align := 0, 16
 	for _, v := range b.shared {
 		at = alignUp(at, v.align)

@@ -49,6 +49,8 @@ type variable struct {
 	size    int
 	align   int
 	dynamic bool // shared memory whose size the launch sets
+	module  bool // declared outside kernels
+	at      int  // index of the declaration's first token in the file
 	offset  int  // in bytes, within its space
 	data    []byte
 }
@@ -494,7 +496,7 @@ func (r *reader) variables(space string) {
 
 // declaration parses [.align n] .type name[n] and adds the variable to the scope.
 func (r *reader) declaration(space string) *variable {
-	v := &variable{space: space}
+	v := &variable{space: space, module: r.kernel == nil, at: r.at}
 	elem := 0
 	for {
 		t := r.next()
