@@ -43,6 +43,10 @@ const (
 	eos     = token + "eos"
 )
 
+// IsLayout reports whether Spec.Template names a built-in layout. A layout is no Jinja text, so a run does not save it
+// with the model.
+func IsLayout(template string) bool { return layoutNamed(template) != nil }
+
 // layoutNamed returns the layout with this name, or nil.
 func layoutNamed(name string) *layout {
 	l, ok := layouts[name]

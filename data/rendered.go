@@ -120,8 +120,11 @@ func (f *chatForm) find(s *Spec) (err error) {
 		return errors.New("template: chatml is made of the tokens <|im_start|> and <|im_end|>, which the model's tokenizer does not have: " +
 			`add them with new_special_tokens: ["<|im_start|>", "<|im_end|>"] and resize_vocab: true, or choose another template`)
 	}
-	return errors.New("the model has no chat template; set template to a Jinja file, or to a built-in one such as chatml, qwen3, llama3 or default")
+	return ErrNoTemplate
 }
+
+// ErrNoTemplate is the error that a model has no chat template and Spec.Template is empty.
+var ErrNoTemplate = errors.New("the model has no chat template; set template to default, which every tokenizer can write, to another built-in template, or to a Jinja file")
 
 func hasChatML(t tokenizer.Tokenizer) bool {
 	_, start := t.TokenID("<|im_start|>")

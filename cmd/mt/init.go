@@ -67,12 +67,15 @@ pairs of answers (docs/preferences.md).
 // contradicts key.
 type start struct{ key, value, unless string }
 
-// recipe returns the defaults for a new config. Training from scratch takes a high learning rate, fine-tuning a low
+// recipe returns the defaults for a new config. template is the chat template that the data needs; "": the model's own. Training from scratch takes a high learning rate, fine-tuning a low
 // one and preference pairs a much lower one. Small models take higher rates than large ones.
-func recipe(m *open.Model, pairs bool) []start {
+func recipe(m *open.Model, pairs bool, template string) []start {
 	length := fmt.Sprint(min(2048, m.Config.MaxPositions))
 	all := []start{{"max_seq_len", length, ""}, {"val_size", "0.05", "eval_dataset"}, {"per_device_train_batch_size", "8", ""},
 		{"lr_scheduler_type", "cosine", ""}, {"save_total_limit", "2", ""}}
+	if template != "" {
+		all = append(all, start{"template", template, ""})
+	}
 	small := m.Config.Params() < 100e6
 	switch {
 	case pairs && small:
@@ -98,6 +101,7 @@ var comments = map[string]string{
 	"per_device_train_batch_size": "rows of a step",
 	"learning_rate":               "the first thing to try other values of",
 	"save_total_limit":            "checkpoints that stay; one is written every save_steps (500)",
+	"template":                    "the model has no chat template; every tokenizer can write this one",
 	"device_memory":               "no more of the device than this is used",
 }
 
@@ -119,6 +123,9 @@ func (a *app) begin(file string, in *interview, force bool) error {
 	talk := "--prompt \"Once upon a time\""
 	if in.model.Dir != "" {
 		talk = "--chat"
+	}
+	if data.IsLayout(written.Template) { // a Jinja template is saved with the model
+		talk += " --template " + written.Template
 	}
 	_, err = fmt.Fprintf(a.stdout, `
 It fits. What to run next:
@@ -230,6 +237,20 @@ func (in *interview) findData() error {
 	return err
 }
 
+// template returns the chat template to write: default for a model without one, otherwise "". A model that is trained
+// from scratch gets none, because its data are texts.
+func (in *interview) template() string {
+	if in.model.Dir == "" || in.model.Tokenizer == nil {
+		return ""
+	}
+	spec := in.cfg.DataSpec()
+	spec.Tokenizer, spec.ModelDir, spec.VocabSize = in.model.Tokenizer, in.model.Dir, in.model.Config.VocabSize
+	if _, err := data.NewDialogue(spec); errors.Is(err, data.ErrNoTemplate) {
+		return "default"
+	}
+	return ""
+}
+
 // give sets a key as if the user had given its flag, and loads the config again.
 func (in *interview) give(key, value string) error {
 	given, err := in.given.With(key, value)
@@ -264,7 +285,7 @@ func (a *app) interview(ctx context.Context, given config.Args) (*interview, err
 			return nil, err
 		}
 	}
-	for _, r := range recipe(in.model, in.cfg.Given("dpo")) {
+	for _, r := range recipe(in.model, in.cfg.Given("dpo"), in.template()) {
 		if in.cfg.Given(r.key) || in.cfg.Given(r.unless) {
 			continue
 		}

@@ -82,16 +82,23 @@ func TestInitTakesFlags(t *testing.T) {
 	stdout := must(t, "init", "--model", "./first", "--dataset", "text.txt", "--warmup-steps", "2", "--eval-dataset", "text.txt", "--pipeline.weight-slots", "3")
 	c := written(t, "run.yaml")
 	if c.Model.Path != "./first" || c.NumTrainEpochs != 3 || c.Device != "auto" || c.OutputDir != "out/first" || c.LearningRate != 3e-4 || c.Pipeline.WeightSlots != 3 ||
-		c.WarmupSteps != 2 || c.Given("warmup_ratio") || c.Given("val_size") {
+		c.WarmupSteps != 2 || c.Given("warmup_ratio") || c.Given("val_size") || c.Template != "default" {
 		t.Errorf("run.yaml is\n%s", c.YAML(""))
 	}
 	must(t, "init", "pairs.yaml", "--model", "./first", "--dataset", "text.txt", "--dpo", "{beta: 0.2}")
 	if c = written(t, "pairs.yaml"); c.LearningRate != 1e-5 || !c.Given("dpo") {
 		t.Errorf("pairs.yaml is\n%s", c.YAML(""))
 	}
-	if !strings.Contains(stdout, "mt generate --model out/first --chat") {
+	if !strings.Contains(stdout, "mt generate --model out/first --chat --template default") {
 		t.Errorf("nothing says how to talk to it:\n%s", stdout)
 	}
+	checkTrainsChats(t)
+	testkit.NoError(t, os.WriteFile("first/chat_template.jinja", []byte("{{ messages[0].content }}"), 0o600))
+	must(t, "init", "own.yaml", "--model", "./first", "--dataset", "text.txt")
+	if c = written(t, "own.yaml"); c.Template != "" {
+		t.Errorf("a model with a chat template gets template: %s", c.Template)
+	}
+	testkit.NoError(t, os.Remove("first/chat_template.jinja"))
 	code, _, stderr := asked(t.Context(), "\n1 step\nhere\n", "b.yaml", "--model", "tiny", "--dataset", "text.txt", "--force")
 	if c = written(t, "b.yaml"); code != exitDone || c.MaxSteps != 1 || c.OutputDir != "here" || strings.Contains(stderr, "Which") {
 		t.Errorf("exit code %d, %d steps to %s\n%s", code, c.MaxSteps, c.OutputDir, stderr)
@@ -101,6 +108,21 @@ func TestInitTakesFlags(t *testing.T) {
 	if c = written(t, "again.yaml"); c.OutputDir != "out/first-tuned" {
 		t.Errorf("what is tuned of out/first goes to %s", c.OutputDir)
 	}
+}
+
+// checkTrainsChats trains on chats as mt init's config for the model first says, with a layout instead of the chat
+// template that the model lacks. The error of mt generate without --template names the layout of the run.
+func checkTrainsChats(t *testing.T) {
+	t.Helper()
+	chat := `{"messages": [{"role": "user", "content": "one"}, {"role": "assistant", "content": "eins"}]}` + "\n"
+	testkit.NoError(t, os.WriteFile("chats.jsonl", []byte(strings.Repeat(chat, 4)), 0o600))
+	must(t, "init", "chats.yaml", "--model", "./first", "--dataset", "chats.jsonl", "--max-steps", "1", "--output-dir", "chats", "--val-size", "0")
+	must(t, "train", "chats.yaml")
+	code, _, stderr := mt(t, "", "generate", "--model", "chats", "--chat", "--prompt", "one")
+	if code != exitUsage || !strings.Contains(stderr, "template: default, so give --template default") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	must(t, "generate", "--model", "chats", "--chat", "--template", "default", "--prompt", "one", "--max-new-tokens", "2")
 }
 
 // TestInitRefuses: nothing is written if an answer is missing or wrong, nor over an existing file.

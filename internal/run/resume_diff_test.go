@@ -308,7 +308,7 @@ func TestEpochsGoOn(t *testing.T) {
 		}
 	}
 	_, err := s.with("num_train_epochs: 1\nper_device_train_batch_size: 2\n").train(t, t.Context(), settings.Hooks{})
-	checkError(t, err, true, "run.yaml", "num_train_epochs is 1", "step 12 is at epoch 4.00", "raise it", "earlier checkpoint")
+	checkError(t, err, true, "run.yaml", "num_train_epochs is 1", "step 12 is at epoch 4.00", "raise it", "give max_steps (the checkpoint's run had max_steps 12)", "earlier checkpoint")
 }
 
 // TestEndedEpochsAreDone: a run by num_train_epochs that has kept its model alone is

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
+	"mt/base/files"
 	"mt/base/human"
 	"mt/data"
+	"mt/internal/run/config"
 	"mt/internal/run/open"
 	"mt/internal/run/settings"
 )
@@ -68,7 +71,7 @@ func (c *chat) check(in *open.Inputs) (notes []string, err error) {
 	c.d, err = data.NewDialogue(spec)
 	var wrong *data.SpecError
 	if errors.As(err, &wrong) {
-		return nil, in.Config.Errorf(wrong.Key, "a chat needs a chat template: %w (a text is continued with --prompt alone, without one)", err)
+		return nil, in.Config.Errorf(wrong.Key, "a chat needs a chat template: %w%s (a text is continued with --prompt alone, without one)", err, trainedWith(in))
 	}
 	if err != nil {
 		return nil, err
@@ -88,6 +91,21 @@ func (c *chat) check(in *open.Inputs) (notes []string, err error) {
 		}
 	}
 	return c.d.Notes, nil
+}
+
+// trainedWith returns advice for a model directory that a run of mt wrote with a template: the name to give. "" means
+// that the run had none, or that its config.yaml cannot be read.
+func trainedWith(in *open.Inputs) string {
+	file := filepath.Join(in.ModelDir, settings.ConfigFile)
+	text, err := files.Read(file, config.MaxFile)
+	if err != nil || in.Config.Template != "" {
+		return ""
+	}
+	run, err := config.Parse(file, text, config.Args{})
+	if err != nil || run.Template == "" {
+		return ""
+	}
+	return fmt.Sprintf("; the run that trained this model had template: %s, so give --template %[1]s", run.Template)
 }
 
 // of returns err with the place where the conversation v was read, such as file and line, put before it. If the place

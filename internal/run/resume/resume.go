@@ -213,7 +213,7 @@ func (f *startSearch) settle(r *Point) (err error) {
 				f.note("%s has no effect: the run begins from the start", reset.key)
 			}
 		}
-		return f.placeData(checkpoint.TrainerState{})
+		return f.placeData(checkpoint.TrainerState{}, 0)
 	}
 	f.ParentRun, f.Began = r.State.ParentRun, r.State.Lanes
 	if r.Other {

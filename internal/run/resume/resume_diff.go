@@ -42,7 +42,7 @@ func (a *resumeDiff) apply() error {
 	if a.resetPlanes {
 		from.Reset, from.State.AdamStep = true, 0
 	}
-	if err := a.placeData(from.State); err != nil {
+	if err := a.placeData(from.State, a.saved.MaxSteps); err != nil {
 		return err
 	}
 	from.Products = c.MatMul != a.saved.MatMul
@@ -206,8 +206,9 @@ func (a *resumeDiff) words() []string {
 }
 
 // placeData makes the next step take the row at which the checkpoint at stopped. If num_train_epochs decides how long
-// the run is, it also sets the number of steps.
-func (f *startSearch) placeData(at checkpoint.TrainerState) error {
+// the run is, it also sets the number of steps. maxSteps is the number of steps of the checkpoint's run, for the error
+// that the checkpoint is past the last epoch.
+func (f *startSearch) placeData(at checkpoint.TrainerState, maxSteps int) error {
 	c := f.Config
 	all := f.Data.Sampler(c.RowsPerStep())
 	f.Train = all.From(at.Step, at.DataPos)
@@ -216,8 +217,9 @@ func (f *startSearch) placeData(at checkpoint.TrainerState) error {
 	}
 	end := all.Pos(int(math.Ceil(c.NumTrainEpochs * float64(all.StepsPerEpoch()))))
 	if past := at.DataPos - end; past >= int64(f.Data.Train().Rows()) {
-		return c.Errorf("num_train_epochs", "num_train_epochs is %v, and the checkpoint at step %d is at epoch %.2f: raise it, or name an earlier checkpoint "+
-			"in resume_from_checkpoint", c.NumTrainEpochs, at.Step, float64(at.DataPos)/float64(f.Data.Train().Rows()))
+		return c.Errorf("num_train_epochs", "num_train_epochs is %v, and the checkpoint at step %d is at epoch %.2f: raise it, give max_steps "+
+			"(the checkpoint's run had max_steps %d), or name an earlier checkpoint in resume_from_checkpoint",
+			c.NumTrainEpochs, at.Step, float64(at.DataPos)/float64(f.Data.Train().Rows()), maxSteps)
 	}
 	c.MaxSteps = f.Train.StepAt(end)
 	return nil
