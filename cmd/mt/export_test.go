@@ -101,11 +101,30 @@ func TestExportLine(t *testing.T) {
 }
 
 // TestTransformersLoads runs checkpoint/testdata/roundtrip.py: Transformers loads the recorded models as mt writes
-// them, and computes the same results.
+// them, computes the same results and gives the same greedy answers of 64 tokens.
 func TestTransformersLoads(t *testing.T) {
-	python := testkit.NeedPython(t, "torch", "transformers", "safetensors")
+	python := testkit.NeedPython(t, "torch", "transformers", "tokenizers", "safetensors")
 	t.Setenv(asCommand, "1")
-	testkit.RunPython(t, python, append([]string{"../../checkpoint/testdata/roundtrip.py", os.Args[0]}, testkit.Recordings(t)...)...)
+	dirs := testkit.Recordings(t)
+	out := testkit.RunPython(t, python, append([]string{"../../checkpoint/testdata/roundtrip.py", os.Args[0]}, dirs...)...)
+	parts := map[string]int{}
+	for line := range strings.Lines(string(out)) {
+		words := strings.SplitN(line, " ", 4) // ok or failed, the recording, the part, figures
+		if len(words) < 4 {
+			t.Fatalf("roundtrip.py prints %q", line)
+		}
+		parts[words[1]]++
+		t.Run(words[1]+"/"+words[2], func(t *testing.T) {
+			if words[0] != "ok" {
+				t.Error(words[3])
+			}
+		})
+	}
+	for _, dir := range dirs {
+		if name := filepath.Base(dir); parts[name] != 3 {
+			t.Errorf("%s: roundtrip.py checked %d parts, want 3", name, parts[name])
+		}
+	}
 }
 
 // TestExportIgnores: mt reports a flag that has no effect.

@@ -6,8 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -139,10 +141,33 @@ func runTrain(t *testing.T, c *config.Config, h settings.Hooks) {
 	}
 }
 
-// TestFixtures trains every recorded case in many ways that must not matter, as a user would. It compares losses,
-// gradient norms and final weights with the recording. Without long tests it trains each case in the default way, and
-// TestRecordings trains representatives in the others. In fp32 on the emulated GPU, the slowest way, it draws a
-// third.
+// crossed are the recordings that long tests train in all ways: dense blocks, experts beside windows, latent attention
+// with experts, the gated delta rule with experts, and Mamba-2 with experts.
+var crossed = []string{"llama-rope3", "gemma4-moe", "deepseekv3", "qwen3_5moe", "nemotronh"}
+
+// takesTurn skips a way to train a recording. Without long tests each recording is trained in the default way. Long
+// tests add bf16, two devices, the emulated GPU and one drawn way for each recording, and all ways for those in crossed,
+// for recordings in the folder of MT_FIXTURES, and with MT_LONG=all.
+func takesTurn(t *testing.T, name, way string, ways []string) {
+	t.Helper()
+	if way == "default" {
+		return
+	}
+	testkit.LongOnly(t)
+	every := []string{"bf16", "lanes-2", "cuda-bf16"}
+	if slices.Contains(every, way) || slices.Contains(crossed, name) || os.Getenv(testkit.RecordingsVariable) != "" || os.Getenv(testkit.LongVariable) == testkit.Everything {
+		return
+	}
+	rest := slices.DeleteFunc(slices.Clone(ways), func(w string) bool { return w == "default" || slices.Contains(every, w) })
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	if drawn := rest[rand.New(rand.NewPCG(testkit.Seed(), h.Sum64())).IntN(len(rest))]; way != drawn {
+		t.Skipf("long: %s is drawn for this recording, %s=%s runs all", drawn, testkit.LongVariable, testkit.Everything)
+	}
+}
+
+// TestFixtures trains every recorded case as a user would, in ways that must not matter. It compares losses, gradient
+// norms and final weights with the recording. takesTurn says which ways run.
 func TestFixtures(t *testing.T) {
 	testkit.NotShort(t)
 	variants := map[string]string{
@@ -171,12 +196,7 @@ func TestFixtures(t *testing.T) {
 		name := filepath.Base(dir)
 		for variant, extra := range variants {
 			t.Run(name+"/"+variant, func(t *testing.T) {
-				if variant != "default" {
-					testkit.LongOnly(t)
-				}
-				if variant == "cuda-fp32" {
-					testkit.Drawn(t, 3)
-				}
+				takesTurn(t, name, variant, slices.Sorted(maps.Keys(variants)))
 				if testkit.Race && strings.HasPrefix(variant, "cuda") {
 					t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
 				}

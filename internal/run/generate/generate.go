@@ -131,13 +131,14 @@ type decoder struct {
 	ints      device.Mem    // index, positions, cumulative lengths
 	logits    device.Tensor
 	staging   []byte
-	start     int // tokens in the key/value caches so far
-	shift     int // added to positions: the first row of the rotary tables for the longest sequence
+	ids       []int32 // the sequence so far
+	start     int     // tokens in the key/value caches so far
+	shift     int     // added to positions: the first row of the rotary tables for the sequence so far
 	freeing   []func()
 }
 
 func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
-	d := &decoder{o: o, shift: o.Config.RopeShift(maxTokens)}
+	d := &decoder{o: o}
 	defer func() {
 		if err != nil {
 			d.close()
@@ -259,8 +260,13 @@ func (d *decoder) close() {
 }
 
 // forward appends ids to the sequence and returns the logits of the last token, one for each of the V tokens of the
-// vocabulary. The slice is valid until the next call.
+// vocabulary. The slice is valid until the next call. Where the sequence grows beyond a length at which the rotary
+// frequencies change, forward computes the whole sequence again, as Transformers does for Phi-3.
 func (d *decoder) forward(ids []int32) ([]float32, error) {
+	d.ids = append(d.ids, ids...)
+	if shift := d.o.Config.RopeShift(len(d.ids)); shift != d.shift {
+		d.shift, d.start, ids = shift, 0, d.ids
+	}
 	for len(ids) > 0 {
 		n := min(len(ids), chunk)
 		if err := d.piece(ids[:n], n == len(ids)); err != nil {

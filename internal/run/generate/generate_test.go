@@ -24,6 +24,7 @@ type kind struct {
 	name                 string
 	tied, qkNorm, biases bool
 	llama3               bool
+	longrope             bool // rotary frequencies change after six tokens
 	experts              int  // of all blocks but the second; 0: none
 	grouped              bool // they stand in groups and have sigmoids for scores, and one more is shared
 	softcap              float64
@@ -37,6 +38,7 @@ type kind struct {
 var kinds = []kind{
 	{name: "llama", tolerance: 5e-5},
 	{name: "llama3-rope-tied", tied: true, llama3: true, tolerance: 5e-5},
+	{name: "longrope", longrope: true, tolerance: 5e-5},
 	{name: "qwen2", biases: true, tied: true, tolerance: 5e-5},
 	{name: "qwen3", qkNorm: true, tolerance: 5e-5},
 	{name: "qwen3moe", qkNorm: true, experts: 5, tolerance: 5e-5}, // in bf16 a near tie of the router may fall the other way
@@ -63,6 +65,9 @@ func (k kind) config() *model.Config {
 	}
 	if k.llama3 {
 		c.Rope = model.Rope{Type: "llama3", Theta: 500, Factor: 4, LowFreqFactor: 1, HighFreqFactor: 4, OriginalMaxPositions: 16}
+	}
+	if k.longrope {
+		c.Rope = model.Rope{Type: "longrope", Theta: 500, OriginalMaxPositions: 6, ShortFactor: []float64{1, 1.2, 1.5, 2}, LongFactor: []float64{1, 2, 4, 8}}
 	}
 	return c
 }
