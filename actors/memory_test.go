@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -222,6 +223,25 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 	}
 	if t.Logf("%v", met); n >= 100 && len(met) != 24+int(layers.KeepAll)+1 {
 		t.Errorf("not all kinds of runs were drawn: %v", met)
+	}
+}
+
+// TestRecordingsArePlanned: for each recorded model the plan's table equals the bytes that a run holds, with weights
+// copied to a device and in place, in fp32 and bf16.
+func TestRecordingsArePlanned(t *testing.T) {
+	testkit.NotShort(t)
+	for _, dir := range testkit.Recordings(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			c := testkit.Must(model.LoadDir(filepath.Join(dir, "model")))(t)
+			for _, unified := range []bool{false, true} {
+				for _, act := range []device.DType{device.F32, device.BF16} {
+					q := plan.Request{Config: c, Planes: recipe.Planes, Act: act, GradDType: "auto", Recompute: "auto", Rows: 3, RowTokens: 20, MicroBatchTokens: 40, Clip: true, Unified: unified}
+					if err := allocated(t, testkit.Must(plan.Resolve(q))(t), 1, 0); err != nil {
+						t.Errorf("%v, in place %v: %v", act, unified, err)
+					}
+				}
+			}
+		})
 	}
 }
 
