@@ -86,7 +86,7 @@ func (l *launch) normHeads(y, x device.Tensor, c span) {
 	a.Groups, a.Dim = d.kGroups, d.kv/d.kGroups
 	op.Do(l.dev, l.s, a)
 	if d.normsV {
-		a.Y, a.X, a.RStd, a.W = from(y, d.q+d.kv), from(x, d.rawV()), l.rstdV.of(c), l.ones.Slice(0, int64(d.headDim))
+		a.Y, a.X, a.RStd, a.W = from(y, d.q+d.kv), from(x, d.rawV()), l.rstdV.of(c), l.headOnes()
 		a.Groups, a.Dim, a.Offset = d.kvHeads, d.headDim, 0
 		op.Do(l.dev, l.s, a)
 	}
@@ -96,10 +96,19 @@ func (l *launch) normHeads(y, x device.Tensor, c span) {
 // is the keys' column.
 func (d dims) rawV() int { return d.raw - d.kv }
 
+// headOnes returns the weight of a norm of heads without weights: ones. It is empty in a prediction, which has no
+// tables.
+func (l *launch) headOnes() device.Tensor {
+	if l.ones.None() {
+		return l.ones
+	}
+	return l.ones.Slice(0, int64(l.dims.headDim))
+}
+
 // headNorm returns the weight of the q/k norm with role r: ones if the norm has no weights.
 func (l *launch) headNorm(r model.Role) device.Tensor {
 	if l.spec.Config.QKNormPlain {
-		return l.ones.Slice(0, int64(l.dims.headDim))
+		return l.headOnes()
 	}
 	return l.w[r]
 }

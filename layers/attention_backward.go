@@ -177,7 +177,7 @@ func (l *launch) normHeadsBackward(dqkv device.Tensor, c span) device.Tensor {
 	op.Do(l.dev, l.s, a)
 	if d.normsV {
 		a.DX, a.DY, a.X = from(dx, d.rawV()), from(dqkv, d.q+d.kv), from(raw, d.rawV())
-		a.DW, a.W, a.RStd = device.Tensor{}, l.ones.Slice(0, int64(d.headDim)), l.rstdV.of(c)
+		a.DW, a.W, a.RStd = device.Tensor{}, l.headOnes(), l.rstdV.of(c)
 		a.Groups, a.Dim, a.Offset, a.Add = d.kvHeads, d.headDim, 0, d.raw < d.qkv
 		op.Do(l.dev, l.s, a)
 	}
