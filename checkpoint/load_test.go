@@ -46,7 +46,7 @@ func TestTowers(t *testing.T) {
 }
 
 // tower are the names of what stands beside a language model in recorded models.
-var tower = regexp.MustCompile(`^(model\.)?(visual|vision_tower|multi_modal_projector|mtp)\.`)
+var tower = regexp.MustCompile(`^(model\.)?(visual|vision_tower|audio_tower|embed_vision|embed_audio|multi_modal_projector|mtp)\.`)
 
 // TestFixtures: reading a fixture's model and writing it in fp32 yields every tensor byte for byte, from either
 // kind of memory. A vision tower's tensors are copied.

@@ -7,7 +7,7 @@ import (
 )
 
 func init() {
-	register(family{
+	text := family{
 		arch: "Gemma4ForCausalLM", modelType: "gemma4_text",
 		// Published configs rely on these defaults.
 		defaults: map[string]any{"vocab_size": 262144, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 30,
@@ -29,7 +29,14 @@ func init() {
 		prepare: prepareGemma4,
 		options: (*Config).gemma4,
 		write:   (*Config).gemma4JSON,
-	})
+	}
+	register(text)
+
+	// Multimodal directories hold the same language model; the vision and audio towers are not trained.
+	text.arch, text.modelType = "Gemma4ForConditionalGeneration", "gemma4"
+	text.nested = &nested{key: "text_config", types: []string{"gemma4_text"}, alone: "gemma4_text"}
+	text.prefixes = towerPrefixes
+	register(text)
 }
 
 var gemma4Keys = []string{"attention_bias", "sliding_window", "layer_types", "hidden_activation", "final_logit_softcapping",

@@ -66,6 +66,8 @@ QWEN25_TOWER = dict(depth=1, hidden_size=4, num_heads=1, out_hidden_size=16, int
 QWEN3_TOWER = dict(depth=1, hidden_size=4, num_heads=1, out_hidden_size=16, intermediate_size=6, patch_size=2, spatial_merge_size=1,
                    temporal_patch_size=1, num_position_embeddings=4, deepstack_visual_indexes=[0])
 QWEN35_TOWER = {k: v for k, v in QWEN3_TOWER.items() if k != "deepstack_visual_indexes"}
+GEMMA4_TOWER = dict(hidden_size=4, intermediate_size=6, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1, head_dim=4, patch_size=2,
+                    position_embedding_size=4, pooling_kernel_size=1)
 IMAGE_TOKENS = dict(image_token_id=45, video_token_id=46, vision_start_token_id=47, vision_end_token_id=48)
 
 
@@ -194,6 +196,13 @@ CASES = {
     # The same with separate projections, beside a tower and a module of multi-token prediction, both of which stay as they are.
     "qwen35vl": (beside(transformers.Qwen3_5Config, QWEN35_TOWER, RECURRENT35, tie_word_embeddings=True, **IMAGE_TOKENS), {},
         dict(learning_rate=3e-3, longest=70, mtp=True, logits=True)),
+    # Keys that are values too, wider heads in blocks without a window, beside a tower.
+    "gemma4vl": (beside(transformers.Gemma4Config, GEMMA4_TOWER, dict(num_hidden_layers=3, attention_k_eq_v=True, sliding_window=5, hidden_activation="gelu_pytorch_tanh",
+        layer_types=["sliding_attention", "full_attention", "full_attention"], hidden_size_per_layer_input=0, num_kv_shared_layers=0, enable_moe_block=False,
+        final_logit_softcapping=8.0, tie_word_embeddings=True, global_head_dim=8, num_global_key_value_heads=1, rope_parameters={
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}, "full_attention": {"rope_type": "proportional", "rope_theta": 1000.0, "partial_rotary_factor": 0.5}}),
+        tie_word_embeddings=True, audio_config=None, image_token_id=50, video_token_id=51, audio_token_id=52), {},
+        dict(learning_rate=3e-3, longest=24, logits=True)),
     # One tensor has all experts of a block, as in published files.
     "qwen35vlmoe": (beside(transformers.Qwen3_5MoeConfig, QWEN35_TOWER, dict(RECURRENT35, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,
         shared_expert_intermediate_size=14), tie_word_embeddings=False, **IMAGE_TOKENS), {}, dict(learning_rate=3e-3, joined=True, mtp=True, logits=True)),
