@@ -15,8 +15,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// small is a tokenizer.json with a vocabulary of a few characters; members
-// replace its own.
+// small returns a tokenizer.json with a vocabulary of a few characters. members are JSON members
+// that replace the members of the same names.
 func small(members string) string {
 	own := map[string]json.RawMessage{}
 	for _, text := range []string{
@@ -41,7 +41,7 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// loadTest is a file and what Load makes of it.
+// loadTest is a tokenizer's file with the result that Load must give for it.
 type loadTest struct {
 	name, file, content string
 	vocab               int
@@ -70,7 +70,7 @@ func loadTests() []loadTest {
 	}
 }
 
-// modelTests are tests of the model and the added tokens.
+// modelTests are the loadTests about a tokenizer.json's model and added tokens.
 func modelTests() []loadTest {
 	vocab := func(v, merges string) string {
 		return small(`"model": {"type": "BPE", "vocab": ` + v + `, "merges": ` + merges + `}`)
@@ -97,7 +97,8 @@ func modelTests() []loadTest {
 	}
 }
 
-// partTests are tests of the parts around the model.
+// partTests are the loadTests about the parts of a tokenizer.json around the model, such as
+// normalizer and pre-tokenizer.
 func partTests() []loadTest {
 	return []loadTest{
 		{"normalizer", "tokenizer.json", small(`"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Nmt"}]}`), 300, `normalizer.normalizers[1].type: "Nmt" is not supported`},
@@ -142,7 +143,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestEnds finds BOS and EOS in the files that name them.
+// TestEnds: BOS and EOS come from the first file that names them, of those that may.
 func TestEnds(t *testing.T) {
 	template := small(`"post_processor": {"type": "RobertaProcessing", "cls": ["a", 0], "sep": ["b", 1]}`)
 	tests := []struct {
@@ -218,8 +219,8 @@ func TestVocabulary(t *testing.T) {
 	}
 }
 
-// TestSameEveryTime loads files that say different things of the same token, or
-// of the same id.
+// TestSameEveryTime: if a tokenizer's files contradict each other about a token or an id, loading
+// them gives the same result every time.
 func TestSameEveryTime(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"two names":    {"tokenizer_config.json": `{"bos_token": {"content": "ab", "lstrip": true}, "unk_token": {"content": "ab", "rstrip": true}}`},
@@ -250,7 +251,8 @@ func TestInvalidText(t *testing.T) {
 	}
 }
 
-// TestLoadWithoutTokenizer: a model with a vocabulary unlike that of bytes needs its tokenizer.
+// TestLoadWithoutTokenizer: a model directory without a tokenizer is read as bytes only if the
+// vocabulary size is near 256. For other sizes it is an error.
 func TestLoadWithoutTokenizer(t *testing.T) {
 	for vocab, fine := range map[int]bool{256: true, 384: true, 512: true, 513: false, 32000: false} {
 		tok, err := Load(t.TempDir(), vocab)
@@ -263,8 +265,8 @@ func TestLoadWithoutTokenizer(t *testing.T) {
 	}
 }
 
-// shape is a tokenizer of testdata/shapes.json, with what PyPI `tokenizers`
-// made of some strings.
+// shape is one kind of tokenizer from testdata/shapes.json, with the results of PyPI `tokenizers`
+// for some strings.
 type shape struct {
 	Name      string
 	Tokenizer map[string]any
@@ -274,8 +276,8 @@ type shape struct {
 	}
 }
 
-// readShapes calls f for each shape of a file that testdata/make.py wrote, with
-// its tokenizer.json.
+// readShapes calls f for each shape in a file that testdata/make.py wrote. text is the shape's
+// tokenizer.json.
 func readShapes(t testing.TB, name string, f func(s *shape, text []byte)) {
 	file := testkit.Must(os.Open(name))(t)
 	defer file.Close()
@@ -299,9 +301,8 @@ func readShapes(t testing.TB, name string, f func(s *shape, text []byte)) {
 	}
 }
 
-// TestShapes compares ids, offsets and decoded text with those recorded. With
-// MT_SHAPES it reads another file than the committed one, such as
-// testdata/differences.py makes.
+// TestShapes: ids, offsets and decoded text equal those that PyPI `tokenizers` gave for each kind
+// of tokenizer. MT_SHAPES names another file of recordings, such as testdata/differences.py makes.
 func TestShapes(t *testing.T) {
 	testkit.NotShort(t)
 	name := os.Getenv("MT_SHAPES")
