@@ -104,8 +104,8 @@ func (w LogWindow) Mean() float64 {
 	return w.Loss
 }
 
-// SchedulePosition is the position of the learning-rate schedule in the run's steps. It has the fields of
-// config.SchedulePosition.
+// SchedulePosition is the position of the learning-rate schedule in the run's steps. It has the
+// same fields as config.SchedulePosition, which explains them.
 type SchedulePosition struct {
 	Base   int `json:"base"`
 	From   int `json:"from"`
@@ -213,7 +213,7 @@ func NonFinite(dir string) string {
 	return why
 }
 
-// nonFinite is NonFinite, or the error of reading the mark.
+// nonFinite returns the same sentence as NonFinite, and the error if the mark cannot be read.
 func nonFinite(dir string, open opening) (why string, err error) {
 	raw, err := readSmall(filepath.Join(dir, nonFiniteName), open)
 	if errors.Is(err, os.ErrNotExist) {

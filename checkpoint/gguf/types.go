@@ -89,7 +89,8 @@ const (
 const (
 	magic   = "GGUF"
 	version = 3
-	// alignment of every tensor's data in bytes. This is GGUF's default, so no key states it.
+	// alignment is the alignment of every tensor's data in bytes. It is GGUF's default, so no key
+	// states it.
 	alignment = 32
 )
 
