@@ -170,8 +170,8 @@ func saves(t *testing.T) map[string]func(output string, disk *faultyFS) error {
 	}
 }
 
-// TestFailingDisk: for each file operation of a save, if this operation fails, the save returns an
-// error that names it, and leaves no unfinished files.
+// TestFailingDisk: if any file operation of a save fails, the save returns an error that names the
+// operation. It leaves no unfinished files, and a checkpoint that it was to replace stays valid.
 func TestFailingDisk(t *testing.T) {
 	testkit.NotShort(t)
 	for name, save := range saves(t) {

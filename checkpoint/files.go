@@ -17,8 +17,8 @@ import (
 // defaultShardBytes is the default size of a shard, as in save_pretrained.
 const defaultShardBytes = 5_000_000_000
 
-// entry is a tensor to be read or written, with the memory of its values: a range of elements of
-// one parameter, or of one of the parameter's planes.
+// entry is a tensor to be read or written, and the memory of its values. This is a range of
+// elements of a parameter, or of a plane that the parameter has.
 type entry struct {
 	tensor
 	layer  int // index of the layer, fromFile or passedOver
@@ -33,9 +33,9 @@ type entry struct {
 	asRead bool         // with from: copied only if weights are saved as they were read
 }
 
-// fromFile and passedOver are values of entry.layer for tensors that belong to no layer. fromFile:
-// the tensor is copied from a file of another model directory. passedOver: the tensor is read only
-// for its checksum.
+// fromFile and passedOver are values of entry.layer for tensors that belong to no layer. A tensor
+// with fromFile is copied from a file of another model directory. A tensor with passedOver is read
+// only for its checksum.
 const (
 	fromFile   = -1
 	passedOver = -2
@@ -51,11 +51,11 @@ type file struct {
 	linked  bool // the file exists already and gets a second name (linked.go)
 }
 
-// entriesOf lists the entries that plane p of a layer has in a file: one for every stored tensor of
-// every weight. p is the weights in some dtype, or their lower halves. A weight that belongs to
-// another layer (tied, Ref) has no entry. A tensor with SavedF32 is fp32 instead of bf16 and has no
-// lower halves. In the plane of lower halves, each parameter has a tensor of its own, even if its
-// weights share a tensor.
+// entriesOf lists the entries of a layer for plane p, which is the weights in some dtype or their
+// lower halves. Every stored tensor of every weight has an entry. A weight that belongs to another
+// layer (tied, Ref) has none. A tensor with SavedF32 is fp32 instead of bf16 and has no lower
+// halves. In the plane of lower halves, each parameter has a tensor of its own, even if its weights
+// share a tensor.
 func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 	var out []*entry
 	for _, t := range layout.Tensors {
@@ -222,8 +222,8 @@ const (
 )
 
 // If a directory has both a single file and an index of shards, readers take the single file. So
-// one rename switches readers from an older model to a new one: the rename of the single file, or
-// of an index whose shards have other names than those of the older index.
+// one rename switches readers from an older model to a new one. It is the rename of the single
+// file, or of an index that names no shard of the older index.
 
 // shardName returns the name of shard i, counted from 1, of a model that has of shards in total. version is 1 for
 // the first model in a directory and larger for later ones, so that a new model's shards do not overwrite an older

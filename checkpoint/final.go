@@ -56,9 +56,9 @@ type modelWriter struct {
 	made   []string // dir and its parents, as far as they did not exist before
 }
 
-// add adds files, the planned files of the weights, to the model to be written. It allocates the
-// buffer that the largest tensor needs. write gives the files their names later: only a writer that
-// holds the lock knows which names are in use.
+// add adds files, the planned files of the weights, to the model. It allocates the buffer that the
+// largest tensor needs. The files get their names later, in write: only under the lock is it known
+// which names are free.
 func (m *modelWriter) add(files []*file) {
 	for _, f := range files {
 		m.shards = append(m.shards, &outFile{file: f, sums: map[*entry]uint32{}})
@@ -83,7 +83,7 @@ func (m *modelWriter) run() error {
 }
 
 // enter makes the model's directory. If the directory is for this model alone (m.alone), enter also
-// locks it. unlock is never nil; without a lock it does nothing.
+// locks the directory. The function unlock is never nil; without a lock it does nothing.
 func (m *modelWriter) enter() (unlock func(), err error) {
 	none := func() {}
 	if err := MakeDirs(m.disk.fs, m.dir); err != nil || !m.alone {
@@ -118,7 +118,7 @@ func (m *modelWriter) tidied(err error) error {
 	return err
 }
 
-// missing lists those of dir and its parent directories that do not exist yet, dir first.
+// missing lists dir and its parent directories, as far as they do not exist yet, dir first.
 func missing(dir string) []string {
 	var out []string
 	for {

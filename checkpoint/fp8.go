@@ -121,8 +121,9 @@ func gridOf(shape, scale []int64, q *model.Quantized) (g grid, ok bool) {
 	return g, true
 }
 
-// scaled is a tensor in E4M3. Its codes are the tensor inCodes of the file codes, and its scales
-// the tensor inScales of the file by. powersOfTwo is set if every scale must be a power of two.
+// scaled is a tensor in E4M3. The tensor inCodes of the file codes holds its codes, and the tensor
+// inScales of the file by holds its scales. If powersOfTwo is set, every scale must be a power of
+// two.
 type scaled struct {
 	grid
 	codes, by         *shard
@@ -232,9 +233,9 @@ func (t *scaled) read(from, to int64, dst []float32, raw []byte) ([]byte, error)
 	return raw, nil
 }
 
-// saved returns the entries that save the weight e in E4M3 again: its codes and its scales. The
-// number of rows comes from e, since a vocabulary may have grown since the tensor was read. It
-// implements the interface packed.
+// saved returns the entries that save the weight e in E4M3 again: codes and scales. The number of
+// rows comes from e, since a vocabulary may have grown since the tensor was read. It implements the
+// interface packed.
 func (t *scaled) saved(e *entry) []*entry {
 	q := &requantized{of: e, grid: t.grid, settle: t.settle, encode: encodeE4M3, unused: 2}
 	shape := slices.Clone(t.inScales.shape)
@@ -251,11 +252,11 @@ func (t *scaled) saved(e *entry) []*entry {
 	}
 }
 
-// settle returns a block's new scale as its bytes in the file, and forward, the factor by which
-// values are multiplied to get codes. absmax is the largest magnitude in the block. As in
-// transformers.integrations.finegrained_fp8.Fp8Quantize, forward is 448 / absmax, and the scale is
-// its reciprocal. A block of zeros has the scale 1. If the file stores scales as powers of two or
-// in bf16, the scale is rounded first, and forward is the reciprocal of the rounded scale.
+// settle returns a block's new scale as its bytes in the file. It also returns forward, the factor
+// that turns values into codes: 448 / absmax, with absmax the largest magnitude in the block. The
+// scale is the reciprocal of forward. A block of zeros has the scale 1. If the file stores scales
+// as powers of two or in bf16, the scale is rounded first, and forward is the reciprocal of the
+// rounded scale. Source: transformers.integrations.finegrained_fp8.Fp8Quantize.
 func (t *scaled) settle(absmax float32) (stored []byte, forward float32) {
 	forward = 1
 	if absmax > 0 {

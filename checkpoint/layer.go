@@ -28,10 +28,10 @@ type Layer struct {
 	Extent *Extent
 }
 
-// kept returns which of n elements of the layer, from element e on, belong to l.Share, the part
-// that this rank keeps. Elements are numbered through all tensors of the layer. from is the
-// position of the first such element among the n. count is their number (0: none), and at is the
-// index of the first in Lo.
+// kept intersects n elements of the layer, from element e on, with l.Share, the part that this rank
+// keeps. Elements are numbered through all tensors of the layer. from is the position of the first
+// kept element among the n. count is their number (0: none), and at is the index of the first in
+// Lo.
 func (l Layer) kept(e, n int64) (from, count, at int64) {
 	if l.Share == nil {
 		return 0, n, e

@@ -575,9 +575,9 @@ func (e *entry) unpacked(p plane) *entry {
 	return e
 }
 
-// pieces passes the tensor's bytes to the function put, piece by piece. It converts them to fp32 or
-// bf16, the dtype of the plane to; if to is planeAsIs, it leaves them unchanged. buf is the buffer
-// for a piece.
+// pieces passes the tensor's bytes to the function put, piece by piece. The bytes are converted to
+// fp32 or bf16, the dtype of the plane to; for planeAsIs they stay unchanged. The buffer buf holds
+// a piece.
 func (s *stored) pieces(to plane, buf []byte, put func([]byte) error) error {
 	if s.packed != nil && to != planeAsIs {
 		return s.decoded(to, put)

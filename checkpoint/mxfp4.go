@@ -108,9 +108,9 @@ func (p *mxfp4) saved(e *entry) []*entry {
 	return []*entry{q.entry(blocks, false), q.entry(scales, true)}
 }
 
-// settleMXFP4 computes a block's scale as triton_kernels' downcast_to_mxfp_torch does: absmax / 6,
-// rounded up to a power of two. stored is the scale's exponent plus 127, and forward the scale's
-// reciprocal. In a block of zeros both are 0.
+// settleMXFP4 computes a block's scale: absmax / 6, rounded up to a power of two. It returns the
+// scale's exponent plus 127 as stored, and the scale's reciprocal as forward. In a block of zeros
+// both are 0. Source: triton_kernels, downcast_to_mxfp_torch.
 func settleMXFP4(absmax float32) (stored []byte, forward float32) {
 	bits := (math.Float32bits(absmax/6) + 0x7fffff) & 0x7f800000
 	if bits > 0 {

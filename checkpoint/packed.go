@@ -196,7 +196,7 @@ func (s *Source) CanSaveAsRead(layouts []model.Layout) error {
 }
 
 // asRead takes entries that save weights in fp32 (planeF32). It returns entries that save each
-// weight in the format that the directory has for it.
+// weight in the directory's format for the weight.
 func (s *Source) asRead(entries []*entry) (out []*entry) {
 	for _, e := range entries {
 		p, err := s.files.packedAs(e)

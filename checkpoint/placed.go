@@ -11,7 +11,7 @@ import (
 // The bytes of a tensor are processed in whole lines; a line is a row of a slice as stored. In the optimizer's files
 // every parameter still has its own tensors.
 
-// placed is a range of rows of one parameter, and the position of these rows in a checkpoint's
+// placed is a range of rows of one parameter. It also gives the rows' position in a checkpoint's
 // tensor, which may hold other rows too.
 type placed struct {
 	layout model.TensorLayout // the whole parameter, and its place in its layer

@@ -88,9 +88,9 @@ func surplus(checkpoints []found, keep, finite, current, best int) (out []found)
 	return out
 }
 
-// counts reports whether the checkpoint c counts toward Prune's keep. MarkNonFinite must not have
-// marked it. Also, a step with finite loss must have followed it, or its own step must not have
-// been skipped. finite is the last step with finite loss and gradients.
+// counts reports whether the checkpoint c counts toward Prune's keep. It does not if MarkNonFinite
+// has marked it. Otherwise it counts if a step with finite loss and gradients followed, or if its
+// own step was not skipped. The parameter finite is the last step with finite loss and gradients.
 func (c found) counts(finite int) bool {
 	if NonFinite(c.path) != "" {
 		return false

@@ -104,8 +104,8 @@ func (w LogWindow) Mean() float64 {
 	return w.Loss
 }
 
-// SchedulePosition is the position of the learning-rate schedule in the run's steps. It has the
-// same fields as config.SchedulePosition, which explains them.
+// SchedulePosition is the position of the learning-rate schedule in the run's steps.
+// config.SchedulePosition explains the fields.
 type SchedulePosition struct {
 	Base   int `json:"base"`
 	From   int `json:"from"`

@@ -445,9 +445,8 @@ func meanings(fields []*arrowField, said ...map[string]*colType) {
 	}
 }
 
-// take applies t to the field and its children. t is the field's type as a source other than the
-// schema gives it; nil: no effect. Only one property is taken: if t says that texts are JSON, they
-// are read as JSON.
+// take applies t to the field and its children. The type t comes from a source other than the
+// schema; nil: no effect. Only one property is taken: texts that t marks as JSON are read as JSON.
 func (f *arrowField) take(t *colType) {
 	switch {
 	case t == nil:

@@ -176,8 +176,8 @@ func (b *builder) run() error {
 	return nil
 }
 
-// lower sets v to the smaller of v and n, atomically. Encoders use it to stop the work on all
-// chunks after the first one that ends the reading.
+// lower sets v to the smaller of v and n, atomically. Encoders use it to skip all chunks after the
+// first one that ends the reading.
 func lower(v *atomic.Int64, n int64) {
 	for {
 		if was := v.Load(); was <= n || v.CompareAndSwap(was, n) {

@@ -362,8 +362,8 @@ func sumOf(name string, most int64) (string, error) {
 // end returns the end of document i, as the number of tokens from the start of the cache.
 func (c *cache) end(i int64) int64 { return int64(binary.LittleEndian.Uint64(c.docs[i*c.docBytes():])) }
 
-// line returns two fields of document i's entry: the number of its line or row in its source file,
-// and its flags.
+// line returns the number of document i's line or row in its source file, and the document's flags.
+// Both are in one field of the document's entry.
 func (c *cache) line(i int64) (n int64, flags uint64) {
 	v := binary.LittleEndian.Uint64(c.docs[i*c.docBytes()+8:])
 	return int64(v & (1<<flagShift - 1)), v >> flagShift
@@ -906,8 +906,9 @@ func readSmall(name string, most int64) ([]byte, error) {
 	return text, err
 }
 
-// notRegular adds a reason to err if err says that the path is no regular file: data is read more
-// than once and at any position, which a pipe does not allow. Other errors are returned unchanged.
+// notRegular adds a reason to err if err says that the path is no regular file: mt reads data more
+// than once and at any position, and a pipe does not allow this. Other errors are returned
+// unchanged.
 func notRegular(err error) error {
 	var is *files.NotAFile
 	if errors.As(err, &is) {

@@ -409,9 +409,9 @@ func (c *columns) list(v *conversation, field string, raw []byte) error {
 	return nil
 }
 
-// message returns m, a message of a row, with the field names that chat templates expect. It drops
-// null fields except content: if one message has a field, Parquet stores the field in all messages,
-// and null means that it is absent. where locates m in errors.
+// message returns m, a message of a row, with the field names that chat templates expect. Null
+// fields are dropped, except for content. Parquet stores a field in all messages or in none, so an
+// absent field is null there. In errors, where locates m.
 func (c *columns) message(m *jinja.Object, where string) (*jinja.Object, error) {
 	role, err := c.role(m, where)
 	if err != nil {
@@ -478,9 +478,9 @@ var turnMarks = []turnMark{
 var partMarks = []string{"train_detail", "training_detail"}
 
 // checkMarks returns an error if mt cannot follow a field of message m that says whether to train
-// on it (see turnMarks). There are three cases: the value is neither yes nor no; it asks to train
-// on a role that is never trained on; or it selects only parts of the message. where locates m in
-// errors.
+// on m (see turnMarks). There are three cases: a value that is neither yes nor no, a request to
+// train on a role that is never trained on, and a selection of parts of the message. In errors,
+// where locates m.
 func checkMarks(m *jinja.Object, role, where string) error {
 	for _, mark := range turnMarks {
 		v, _ := m.Get(mark.field)

@@ -297,7 +297,7 @@ type padding struct {
 // unpad removes the nulls that stand for absent fields from a row whose columns have these types.
 // Two kinds of null stay. The first is in a call's arguments, if the tool's schema allows null for
 // the parameter. The second is a null field directly in a message, since the code that reads
-// messages knows which fields may be null. cols names the row's columns; nil: unknown.
+// messages knows which fields may be null. The row's column names are in cols; nil: unknown.
 func unpad(fields map[string]json.RawMessage, types map[string]*colType, cols *columns) {
 	p := &padding{}
 	toolsField := ""

@@ -215,7 +215,7 @@ func ReadConversations(r io.Reader, name string) ([]*Conversation, error) {
 	}
 }
 
-// oneRow is a rowReader that returns a single row, for input that is one JSON value.
+// oneRow is a rowReader that returns a single row, for input of one JSON value.
 type oneRow struct{ row []byte }
 
 func (o *oneRow) next(dst []byte) ([]byte, int64, error) {

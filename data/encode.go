@@ -29,9 +29,9 @@ type encoder struct {
 	muted     []jinja.Span // ranges of ids that a layout wrote for turns excluded from training (weight 0)
 	paused    []int        // positions in ids where the assistant's turn pauses for other messages
 	around    special
-	// tmpl is the chat template for the current row, one of templates; nil: the row needs none.
-	// templates holds this encoder's own copies of the chat templates, by name, since each copy has
-	// a Stop function that belongs to one encoder.
+	// tmpl is the chat template for the current row, taken from templates; nil: the row needs none.
+	// The map templates has this encoder's own copies of the chat templates, by name, since a
+	// copy's Stop function belongs to one encoder.
 	tmpl      *jinja.Template
 	templates map[string]*jinja.Template
 	ends      map[*jinja.Template]*answerEnds      // end of answers of each template, found on demand
@@ -167,8 +167,8 @@ func (e *encoder) encode(c *chunk) {
 	c.buf = nil
 }
 
-// divided splits d, an encoded row of token ids, into one value for each of its documents. ends has
-// the end of each document, in tokens from the start of the row.
+// divided splits d, an encoded row of token ids, into its documents. The list ends has the end of
+// each document, in tokens from the start of the row.
 func divided(d encoded, ends []int) []encoded {
 	out := make([]encoded, len(ends))
 	from := 0

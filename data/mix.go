@@ -21,9 +21,9 @@ func (d *Dataset) setSpans() [][2]int64 {
 	return spans
 }
 
-// First streams of random numbers; streams are independent of each other and of the order of rows.
-// sample uses one stream per data set and repetition, from sampleStream on. interleave draws the
-// next data set with mixStream.
+// First streams of random numbers. Streams are independent of each other and of the order of rows.
+// From sampleStream on, there is a stream for each data set and repetition, with which sample
+// chooses documents. With mixStream, interleave draws the next data set.
 const (
 	sampleStream = uint64(1) << 62
 	mixStream    = uint64(3) << 61

@@ -427,8 +427,8 @@ func (e *encoder) chatSides(p *pair) (flags uint64, prompt []int32, sides [2][]i
 
 // withEndMarker returns ids, the tokens of v, with the token that ends the last answer. If the
 // template already wrote such a token, ids stay unchanged. Some templates end an answer only by the
-// token that begins the next turn; withEndMarker then appends that token. out is the template's
-// text of v, and first the number of the prompt's tokens.
+// token that begins the next turn; withEndMarker then appends that token. The template's text of v
+// is out, and first is the number of the prompt's tokens.
 func (e *encoder) withEndMarker(v *conversation, out written, ids []int32, first int) []int32 {
 	last := len(v.messages) - 1
 	end := len(ids)

@@ -71,9 +71,9 @@ func (s *Spec) wanted(set int) func(name string) bool {
 	return func(name string) bool { return known[name] || s.Columns.has(name) }
 }
 
-// beside returns a function that extends wanted: it also accepts columns that only describe other
-// columns. These are the fields that mark bad answers and, if the file has input_ids, the other
-// lists of such a row. names lists the file's columns.
+// beside returns a function that accepts all columns that wanted accepts, and columns that only
+// describe others. These are the fields that mark bad answers and, if the file has input_ids, the
+// other lists of such a row. The list names has the file's columns.
 func beside(names []string, wanted func(string) bool) func(string) bool {
 	ids := slices.Contains(names, "input_ids")
 	return func(name string) bool {
@@ -382,8 +382,8 @@ func itemsSaid(said []*colType) []*colType {
 }
 
 // columnType returns the type of column c, a list if c is repeated. It also records in r.leaves how
-// to read c's leaf columns. said holds the types that other sources (the Arrow schema, and the
-// metadata of the library datasets) give to c. column says whether c is a top-level column.
+// to read c's leaf columns. Other sources, the Arrow schema and the metadata of the library
+// datasets, give the types said for c. The parameter column says whether c is a top-level column.
 func (r *parquetRows) columnType(c *parquet.Column, elements []pqformat.SchemaElement, said []*colType, column bool) *colType {
 	if c.Repeated() {
 		return &colType{name: "list", element: r.valueType(c, elements, itemsSaid(said), false)}

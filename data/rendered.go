@@ -268,8 +268,8 @@ func typed(v any) string {
 // OwnVars are the template variables that mt sets itself, so chat_template_kwargs must not set them.
 var OwnVars = []string{"messages", "tools", "add_generation_prompt"}
 
-// written is a rendered conversation. turns holds the spans of the answers to train on, if they
-// were looked for. left holds the document flags for parts of the conversation that the template
+// written is a rendered conversation. The spans of the answers to train on are in turns, if they
+// were looked for. The document flags in left tell which parts of the conversation the template
 // dropped.
 type written struct {
 	*jinja.Rendered

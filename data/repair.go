@@ -210,9 +210,9 @@ func (r repair) call(call *jinja.Object) *jinja.Object {
 	return call
 }
 
-// Characters before and after the number of a probe, a placeholder in a test rendering. They occur
-// in no ordinary text. Python escapes them when it prints a list or dict; a probe that the template
-// prints in that way therefore counts as missing.
+// Characters before and after the number of a probe, a placeholder in a test rendering. No ordinary
+// text contains them. Python escapes them when it prints a list or dict, so a probe that is printed
+// in this way counts as missing.
 const (
 	probeOpen  = "\ue000"
 	probeClose = "\ue001"
@@ -361,9 +361,9 @@ func endsRepairs(err error) bool {
 }
 
 // writeParts does the same as writeAny, but passes each text as a list of one part, since some
-// templates accept content only in this form. all are the possible repairs. left holds flags for
-// what the earlier attempt with plain texts lost, and failed reports that this attempt failed. The
-// last result is true only if writeParts succeeds where the earlier attempt failed, or loses less.
+// templates accept content only in this form. The possible repairs are all. An earlier attempt with
+// plain texts lost what the flags left say; failed reports that it failed. The last result is true
+// only if writeParts succeeds where that attempt failed, or loses less.
 func (e *encoder) writeParts(v *conversation, all repair, left uint64, failed bool, write func(*conversation) (written, error)) (written, *conversation, bool) {
 	if !strings.Contains(e.tmpl.Source(), "text") {
 		return written{}, nil, false

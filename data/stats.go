@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Stats describes a data set. Tokens and the fields after it count the rows as training uses them,
-// without tokens that truncation cut off.
+// Stats describes a data set. Tokens and the fields after it count rows as training uses them,
+// without truncated tokens.
 type Stats struct {
 	ID         string `json:"id"`
 	Kind       string `json:"kind"` // text, chat, input_ids or pairs
@@ -84,8 +84,8 @@ func (d *Dataset) PairsInRows() int64 {
 }
 
 // ChatTemplates returns the chat templates that wrote the data, as files (name to content) of a
-// model directory, so that they can be saved beside the trained model. nil: the model's own
-// templates were used, or none.
+// model directory. They are saved beside the trained model. nil: the model's own templates were
+// used, or none.
 func (d *Dataset) ChatTemplates() map[string]string {
 	if f := &d.spec.chat; d.IsChat() && f.tmpl != nil && !f.own {
 		return f.tmpl.Files()

@@ -140,8 +140,8 @@ func peeked(r io.Reader, n int) ([]byte, io.Reader) {
 	return head, io.MultiReader(bytes.NewReader(head), r)
 }
 
-// failing is a reader whose every read returns this error. peeked puts it after the bytes that it
-// read before the error.
+// failing is a reader whose every read returns this error. In the reader of peeked, it follows the
+// bytes that were read before the error.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }

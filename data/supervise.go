@@ -173,8 +173,8 @@ func (e *encoder) superviseEnds(v *conversation, turns []jinja.Turn, text string
 }
 
 // endBehind looks in e.ids, from position at on, for the marker of the next turn; only white space
-// may precede it. end is the position after the marker, or at if no marker follows. last reports
-// that the conversation ends there, with only white space after at.
+// may precede it. It returns the position after the marker, or at if no marker follows. The result
+// last reports that the conversation ends there, with only white space after at.
 func (e *encoder) endBehind(at int) (end int, last bool) {
 	next := at
 	for next < len(e.ids) && !e.special(e.ids[next]) && blank(e.tok.Decode(e.ids[next:next+1])) {
@@ -194,10 +194,10 @@ func (e *encoder) tokenAt(at int) int {
 
 // pausedAt corrects the labels of an assistant's turn, tokens [from, to), that pauses for other
 // messages, such as the results of its tool calls. After the calls, some templates write text that
-// leads over to the results. The model must not learn to write that text, but it must learn the
-// token that ends its turn. alone is the text of the same turn, rendered as if it were the last
-// message. Tokens that are not in alone leave the loss; a special token at alone's end that also
-// follows the turn in e.ids enters it.
+// leads over to the results. The model must not learn that text, but it must learn the token that
+// ends its turn. The text alone is the same turn, rendered as if it were the last message. Tokens
+// missing in alone leave the loss. If alone ends with a special token that also follows the turn in
+// e.ids, this token enters the loss.
 func (e *encoder) pausedAt(from, to int, alone string) error {
 	ids, err := e.tok.Encode(nil, []byte(strings.TrimSpace(alone)))
 	if err != nil {
@@ -263,9 +263,10 @@ func (e *encoder) markerOf(v *conversation, next *jinja.Object) int32 {
 	return e.firstMarker(r.Text[r.Turns[at].From:r.Turns[at].To])
 }
 
-// addedBy returns the text that the last turn of a conversation adds. r is the rendering with this
-// turn; v is the conversation without it, which addedBy renders too and subtracts. It returns "" if
-// r does not begin with the rendering of v, or if that rendering has text after v's last turn.
+// addedBy returns the text that the last turn of a conversation adds. It renders v, the
+// conversation without this turn, and subtracts the result from r, the rendering with the turn. It
+// returns "" if r does not begin with the rendering of v, or if that rendering has text after v's
+// last turn.
 func (e *encoder) addedBy(v *conversation, r *jinja.Rendered) string {
 	alone, err := e.tmpl.Render(e.variables(v))
 	if err != nil {

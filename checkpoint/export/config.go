@@ -14,10 +14,10 @@ import (
 	"mt/checkpoint/gguf"
 )
 
-// settings are the keys of a config.json. The config.json of a multimodal model has its language
-// model's keys in text_config; in settings these replace outer keys of the same name. err is the
-// first error of any method. After an error, methods still return usable values, so that a caller
-// checks err once at the end.
+// settings are the keys of a config.json. A multimodal model's config.json has the keys of its
+// language model in text_config. In settings these replace outer keys of the same name. The field
+// err is the first error of any method. After an error, methods still return usable values, so that
+// a caller checks err once at the end.
 type settings struct {
 	file string
 	vals map[string]any
@@ -300,8 +300,8 @@ func (p *plan) rotary() int {
 	return int(part * float64(p.headDim))
 }
 
-// noFreqs returns an error for the rope type llama3 in architectures for which llama.cpp does not
-// read the tensor of frequency divisors (ropeFreqs) that this type needs.
+// noFreqs returns an error for the rope type llama3, for architectures in which llama.cpp does not
+// read ropeFreqs. The type needs this tensor of frequency divisors.
 func (p *plan) noFreqs() {
 	if p.rope.kind == "llama3" {
 		p.s.fail("rope_type", "llama3 cannot be written as GGUF: llama.cpp's %s does not know it", p.family.arch)

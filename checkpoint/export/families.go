@@ -38,8 +38,8 @@ type family struct {
 	layerNorm bool
 	noRope    bool // positions are learned
 	// halves reports that the model directory pairs the rotary elements i and i+D/2 of a head of
-	// size D, while llama.cpp's code for the architecture pairs 2i and 2i+1. The rows of q and k
-	// are then reordered.
+	// size D. llama.cpp's code for the architecture pairs 2i and 2i+1, so the rows of q and k are
+	// reordered.
 	ropeTypes map[string]string
 	// halves says how the model directory pairs the rotary elements of a head of D: element i with i+D/2.
 	// llama.cpp's code for the architecture pairs 2i with 2i+1. If halves is set, the rows of q and k are reordered
@@ -56,7 +56,7 @@ type family struct {
 	// act is the activation that llama.cpp's code for the architecture computes in the MLP. It is
 	// applied to the gate's output, or to up's output if there is no gate.
 	ropeAlpha bool
-	// keys add the family's GGUF keys to the common ones. modelled does so too, but it runs after
+	// keys add the family's GGUF keys to the common ones. The function modelled does so too, after
 	// package model has read config.json, for keys that follow from plan.model.
 	act model.Activation
 	// keys set the family's GGUF keys in addition to the common ones. modelled does so too, but after package model
@@ -840,7 +840,7 @@ func (p *plan) ofHeads(f *finder, r rule) error {
 	return nil
 }
 
-// headRows writes the data of the GGUF tensor it: the rows that it.rows selects, head by head.
+// headRows writes the data of a GGUF tensor, item it: the rows selected by it.rows, head by head.
 func (j *writing) headRows(w io.Writer, it item) error {
 	rows, t := it.rows, it.parts[0]
 	cols := t.shape[1]
@@ -864,9 +864,9 @@ func (j *writing) headRows(w io.Writer, it item) error {
 	return nil
 }
 
-// llama4Keys sets the keys of Llama 4. It returns errors through p.s for models that differ from
-// what llama.cpp assumes: the chunk size of attention, the scaling of queries, the layers with full
-// attention, and norms of queries and keys exactly if there are not 128 experts.
+// llama4Keys sets the keys of Llama 4. Models that differ from llama.cpp's assumptions are errors
+// of p.s. llama.cpp assumes the chunk size of attention, the scaling of queries and the layers with
+// full attention. It also assumes norms of queries and keys, except with 128 experts.
 func (p *plan) llama4Keys() {
 	s, must := p.s, func(key string, is, want any) {
 		if is != want {

@@ -257,8 +257,8 @@ func (j *writing) part(w io.Writer, it item, t part) error {
 // hold everything that fp32 holds.
 var limits = map[gguf.Type]float32{gguf.F16: 65520, gguf.Q8_0: 127 * 65504}
 
-// chunk encodes values, which are whole rows of the tensor it, in the type it.Type, and writes
-// them. All processors encode in parallel.
+// chunk encodes values in the type it.Type and writes them. The values are whole rows of the GGUF
+// tensor it. All processors encode in parallel.
 func (j *writing) chunk(w io.Writer, it item, values []float32) error {
 	j.raw = sized(j.raw, it.Type.Bytes(int64(len(values))))
 	const least = 1 << 14 // fewest elements worth another goroutine

@@ -313,8 +313,7 @@ func (p *plan) exaoneWindow() {
 }
 
 // noBias returns an error, through p.s, for a model with biases, for architectures that have none
-// in llama.cpp. It need not check keys that the family lacks, since package model already refuses
-// these.
+// in llama.cpp. Keys that the family lacks need no check, since package model already refuses them.
 func (p *plan) noBias() {
 	for _, key := range []string{"use_bias", "attention_bias", "mlp_bias"} {
 		if p.s.bool(key, false) {

@@ -53,8 +53,7 @@ type step struct {
 	Procs []*step `json:"processors"`
 }
 
-// flat returns the steps of which s consists: the parts of a Sequence, or s itself. If s is nil,
-// there are none.
+// flat returns the parts of s if s is a Sequence, otherwise s itself; none if s is nil.
 func (s *step) flat() []*step {
 	if s == nil {
 		return nil
@@ -133,9 +132,9 @@ func (p *plan) vocabulary(dir string) error {
 }
 
 // strips makes llama.cpp drop white space after added tokens exactly if tokenizer.json says so
-// (rstrip). llama.cpp has no key for this: it drops the space if general.name contains Phi-3 and
-// the vocabulary has the tokens <unk>, <s> and <|endoftext|>. So strips adds Phi-3 to general.name,
-// or breaks the name up, if necessary.
+// (rstrip). llama.cpp has no key for this. It drops the space if general.name contains Phi-3; the
+// vocabulary must then have <unk>, <s> and <|endoftext|>. So strips adds Phi-3 to general.name, or
+// breaks the name up, if necessary.
 func (v *vocab) strips(p *plan) {
 	wanted, can := false, true
 	for _, a := range v.file.AddedTokens {
@@ -383,9 +382,9 @@ func (v *vocab) special(p *plan, config *settings) {
 		gguf.KV{Key: "tokenizer.ggml.add_eos_token", Value: v.puts(config.vals["add_eos_token"], last, ids, "eos")})
 }
 
-// puts reports whether the special token called name is added to every text. said is the value of a
-// key of tokenizer_config.json; if it is true or false, it decides. Otherwise the token is added if
-// token, the one in the post-processor's template, has the same id.
+// puts reports whether the special token called name is added to every text. If said, a value from
+// tokenizer_config.json, is true or false, it decides. Otherwise the token is added if token, from
+// the post-processor's template, has the same id.
 func (v *vocab) puts(said any, token string, ids map[string]int, name string) bool {
 	if b, ok := said.(bool); ok {
 		return b

@@ -13,8 +13,9 @@ import (
 // eval returns the value of the expression e, with the variables of scope s.
 func (r *run) eval(e expr, s *scope) any { return plain(r.raw(e, s)) }
 
-// raw returns the value of the expression e like eval, with one difference. Text that a macro wrote
-// stays a *spanned, which records which message wrote each part; eval turns it into a string.
+// raw returns the value of the expression e like eval, except that text written by a macro stays a
+// *spanned. A *spanned records the message that wrote each part of the text; eval returns a plain
+// string.
 func (r *run) raw(e expr, s *scope) any {
 	r.step(1)
 	switch e := e.(type) {

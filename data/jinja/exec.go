@@ -506,8 +506,8 @@ func (a *args) noKeywords(r *run, name string) {
 type missing struct{}
 
 // bind assigns the arguments of a call of the function name to its parameters params, and returns
-// them in that order. The first need parameters are required; the call fails without them. Another
-// parameter that is not given gets the value missing{}.
+// the arguments in the order of params. The first need parameters are required; the call fails
+// without them. Another parameter that is not given gets the value missing{}.
 func (a *args) bind(r *run, name string, need int, params ...string) bound {
 	if len(a.pos) > len(params) {
 		r.fail("%s() takes at most %d arguments (%d given)", name, len(params), len(a.pos))

@@ -155,10 +155,10 @@ func (l *lexer) data(text string) {
 	}
 }
 
-// strip returns text, which stands before a tag, without the white space that the tag removes at
-// its end. sign is the tag's + or -. With -, all white space at the end is removed. variable
-// reports that the tag is {{. A block or comment tag without + removes the white space of its own
-// line, if nothing else precedes the tag there.
+// strip returns text, which stands before a tag, without the white space at its end that the tag
+// removes. The tag's + or - is sign. With -, all white space at the end is removed. If variable is
+// set, the tag is {{. A block or comment tag without + removes the white space of its own line, if
+// nothing else precedes the tag there.
 func (l *lexer) strip(text string, sign byte, variable bool) string {
 	switch {
 	case sign == '-':
@@ -309,9 +309,8 @@ func (l *lexer) name() bool {
 	return true
 }
 
-// run returns the offset after the digits that begin at the offset from. digits lists the
-// characters that count as digits; single underscores may stand between them. It returns from if
-// there is no digit.
+// run returns the offset after the digits at the offset from; from if there is no digit. The
+// characters in digits count as digits. Single underscores may stand between two digits.
 func (l *lexer) run(from int, digits string) int {
 	end := from
 	for i := from; i < len(l.src); i++ {

@@ -652,8 +652,8 @@ func countMethod(r *run, self any, a *args) any {
 	return int64(strings.Count(part, sub))
 }
 
-// sequenceMethods are the methods of lists, tuples and ranges, by name. listMethods are those of
-// lists: the same and some more. dictMethods are the methods of dicts.
+// sequenceMethods are the methods of lists, tuples and ranges, by name. listMethods are the methods
+// of lists: the same and some more. dictMethods are the methods of dicts.
 var sequenceMethods, listMethods, dictMethods map[string]method
 
 func init() {

@@ -175,8 +175,8 @@ func readNamed(folder string, texts, where map[string]string) error {
 	return nil
 }
 
-// assemble parses the templates of the directory dir and returns the default one. texts has their
-// texts and where their files, both by the template's name. nil: there are no templates.
+// assemble parses the templates of the directory dir and returns the default one; nil: there are no
+// templates. Both maps have the template's name as key: texts gives the text, and where the file.
 func assemble(dir string, texts, where map[string]string) (*Template, error) {
 	if len(texts) == 0 {
 		return nil, nil
@@ -346,8 +346,8 @@ func (t *Template) Render(vars map[string]any) (out *Rendered, err error) {
 // promptFlag is the variable that asks the template to write the header of the next answer.
 const promptFlag = "add_generation_prompt"
 
-// prepare copies the caller's variables to the run, converted to values of the template. size is
-// the number of bytes of text in them, which raises the limits of the rendering.
+// prepare copies the caller's variables to the run, converted to values of the template. It returns
+// the number of bytes of text in the variables, which raises the limits of the rendering.
 func (r *run) prepare(vars map[string]any) (size int, err error) {
 	r.vars = map[string]any{"tools": nil, "documents": nil, promptFlag: false}
 	in := &intake{}

@@ -420,8 +420,8 @@ func (r *run) ordered(op string, a, b any) {
 	r.fail("'%s' not supported between instances of '%s' and '%s'", op, typeName(a), typeName(b))
 }
 
-// order compares a and b: -1, 0 or 1 for a < b, a = b, a > b, and 2 if none of these holds, as with
-// NaN. ok is false if values of these types have no order.
+// order returns -1, 0 or 1 for a < b, a = b, a > b. It returns 2 if none of these holds, as with
+// NaN. If the types of a and b have no order, ok is false.
 func (r *run) order(a, b any) (int, bool) {
 	r.enter()
 	defer r.leave()

@@ -70,7 +70,7 @@ func (t *trie) step(at int32, b byte) int32 {
 }
 
 // longest returns the longest token at the start of text, and its length in bytes; tok is nil if
-// none matches. It subtracts one from steps for each byte that it reads.
+// none matches. For each byte read it subtracts one from steps.
 func (t *trie) longest(text []byte, steps *int) (tok *added, size int) {
 	at := int32(0)
 	for i, b := range text {
@@ -86,8 +86,8 @@ func (t *trie) longest(text []byte, steps *int) (tok *added, size int) {
 }
 
 // find returns the first token in text that begins at the offset from or later, and the token's
-// range [start, end). tok is nil if there is none, or if steps, the work that is still allowed,
-// falls below 0.
+// range [start, end). If there is none, or if steps (the work still allowed) falls below 0, tok is
+// nil.
 func (t *trie) find(text []byte, from int, steps *int) (start, end int, tok *added) {
 	for i := from; i < len(text) && *steps >= 0; i++ {
 		if len(t.single) == 1 {
@@ -106,9 +106,9 @@ func (t *trie) find(text []byte, from int, steps *int) (start, end int, tok *add
 	return 0, 0, nil
 }
 
-// split cuts text at the added tokens and calls f for each piece in order. For a piece that is a
-// token, tok is this token; for text between tokens it is nil. As in `tokenizers`, a token that
-// takes the white space beside it (lstrip, rstrip) may overlap the next token.
+// split cuts text at the added tokens and calls f for each piece in order. If the piece is a token,
+// tok is the token; for text between tokens tok is nil. As in `tokenizers`, a token that takes the
+// white space beside it (lstrip, rstrip) may overlap the next token.
 func (t *trie) split(u *unicodeTable, text []byte, steps *int, f func(from, to int, tok *added) error) error {
 	done := 0
 	for at := 0; len(t.single) > 0; {

@@ -221,8 +221,8 @@ func (e *extension) inTokenizer(o *jsonFields) error {
 }
 
 // inConfig updates tokenizer_config.json. It writes added_tokens_decoder only if the file has this
-// key already: a new key of this name would make Transformers ignore the other files. Special
-// tokens are also added to a list, under the key that the file's version of Transformers uses.
+// key already, since a new key would make Transformers ignore the other files. Special tokens are
+// also added to a list, under the key that the file's version of Transformers uses.
 func (e *extension) inConfig(o *jsonFields) error {
 	if raw := o.get("added_tokens_decoder"); raw != nil {
 		var decoder jsonFields

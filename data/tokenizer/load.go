@@ -410,7 +410,7 @@ func edge(post []postProcessor, side func(postProcessor) []int32) int32 {
 }
 
 // readEnds reads bos_token_id and eos_token_id from the file called name. It sets BOS and EOS only
-// if they are still unknown. A value is a number or a list of numbers, of which the first counts.
+// if they are still unknown. If a value is a list of numbers, the first counts.
 func (t *hf) readEnds(name string) error {
 	_, told := t.files["tokenizer_config.json"] // the file would name BOS if there were one
 	if (t.bos >= 0 || told) && t.eos >= 0 {
@@ -559,8 +559,8 @@ func (m *bpe) readVocab(raw []byte) error {
 	return nil
 }
 
-// tables computes the tables of m that follow from its vocabulary. letters reports that each byte
-// of a word is written as a letter, and fallback that byte fallback is on.
+// tables computes the tables of m that follow from its vocabulary. If letters is set, each byte of
+// a word is written as a letter. If fallback is set, byte fallback is on.
 func (m *bpe) tables(letters, fallback bool) {
 	m.raw = letters && m.prefix == "" && m.suffix == ""
 	for b := range byteVocab {

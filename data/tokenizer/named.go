@@ -254,10 +254,10 @@ func (n *named) all(t *hf) []addedToken {
 // NamedTokens are the keys that Name accepts.
 var NamedTokens = []string{"bos_token", "eos_token", "unk_token", "pad_token"}
 
-// Name returns a copy of t with other special tokens. tokens maps keys of NamedTokens to the
-// tokens' contents; t must have all these tokens. bos_token and eos_token become BOS and EOS. The
-// result's Files contain the new names: tokenizer_config.json, which is created if it is missing,
-// and special_tokens_map.json, if t has it.
+// Name returns a copy of t with other special tokens. The map tokens has the tokens' contents by
+// keys of NamedTokens; t must have all these tokens. BOS and EOS follow bos_token and eos_token.
+// The result's Files contain the new names. These are in tokenizer_config.json, which is created if
+// it is missing, and in special_tokens_map.json, if t has this file.
 func Name(t Tokenizer, tokens map[string]string) (Tokenizer, error) {
 	old, err := asHF(t)
 	if err != nil {

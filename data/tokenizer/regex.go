@@ -1041,8 +1041,8 @@ var wordSet = &charset{word: true, ranges: latinWords}
 
 // finder finds the matches of a pattern in a text.
 type finder interface {
-	// find returns the first match that begins at the offset from or later. Its work is subtracted
-	// from steps, which limits its time.
+	// find returns the first match that begins at the offset from or later. To limit the time, the
+	// work is subtracted from steps.
 	find(text []byte, from int, steps *int) (start, end int, ok bool, err error)
 }
 

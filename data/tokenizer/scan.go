@@ -252,8 +252,8 @@ func nextO200K(u *unicodeTable, text []byte, i int) int {
 	return u.rest(text, i, 3, true)
 }
 
-// lowerWord returns the end of a word that begins at offset i: any number of letters in setUpper,
-// then at least one in setLower. 0: no such word begins there.
+// lowerWord returns the end of a word at offset i: any number of letters in setUpper, then at least
+// one in setLower. 0: no such word begins there.
 func lowerWord(u *unicodeTable, text []byte, i int) int {
 	upper := u.runOf(text, i, setUpper)
 	if end := u.runOf(text, upper, setLower); end > upper {
@@ -269,8 +269,8 @@ func lowerWord(u *unicodeTable, text []byte, i int) int {
 	return 0
 }
 
-// upperWord returns the end of a word that begins at offset i: at least one letter in setUpper,
-// then any number in setLower. 0: no such word begins there.
+// upperWord returns the end of a word at offset i: at least one letter in setUpper, then any number
+// in setLower. 0: no such word begins there.
 func upperWord(u *unicodeTable, text []byte, i int) int {
 	if upper := u.runOf(text, i, setUpper); upper > i {
 		return u.runOf(text, upper, setLower)
