@@ -249,8 +249,9 @@ func (w watched) RemoveAll(path string) error {
 	return w.osFS.RemoveAll(path)
 }
 
-// TestLoadVocab: the directory's embedding and head fill the first rows of larger ones and leave the other rows
-// unchanged. Every other tensor is read as by LoadModel.
+// TestLoadVocab: LoadModel can load a directory into a model of a larger vocabulary. The
+// directory's embedding and head fill the first rows of the larger tables, and the other rows stay
+// unchanged. Every other tensor is read as usual.
 func TestLoadVocab(t *testing.T) {
 	value := func(i int64) []byte { return binary.LittleEndian.AppendUint32(nil, 0x3f800000+uint32(i)) }
 	for _, tied := range []bool{false, true} {

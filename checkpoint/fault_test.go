@@ -17,8 +17,8 @@ import (
 	"mt/model"
 )
 
-// faultyFS fails operation number failAt with err and, with dead, all later operations too, like a killed process.
-// It never waits for the disk.
+// faultyFS is a file system whose operation number failAt fails with err. If dead is set, all later
+// operations fail too, as for a killed process. It never waits for the disk.
 type faultyFS struct {
 	osFS
 	failAt  int
@@ -454,7 +454,9 @@ func TestManifestThatLies(t *testing.T) {
 			if err != nil || got != "" || len(skipped) != 1 || !strings.Contains(skipped[0].Why, c.says) {
 				t.Errorf("%s, zstd %t: Latest gives %q, %v, %v; want %q", name, zstd, got, skipped, err, c.says)
 			}
-			// A file's header is compared with the expected tensors, not with its checksum.
+			// Load compares a file's header with the expected tensors, and not with the manifest's
+			// checksum of the first region, which holds the header. So it accepts a wrong checksum
+			// of that region.
 			if _, err := Load(dir, newLayers(small(t), true), nil); (err == nil || !strings.Contains(err.Error(), c.says)) && !(strings.Contains(name, "first region") && !zstd) {
 				t.Errorf("%s, zstd %t: Load says %v; want %q", name, zstd, err, c.says)
 			}

@@ -94,8 +94,8 @@ func oneScale(shape ...int64) scales {
 
 var rowScales = scales{"_scale", "BF16", func(r, _ int64) []int64 { return []int64{r, 1} }, func(row, _, _ int64) int64 { return row }}
 
-// quantize replaces the weights of MLPs in m by random codes and scales. If full is set, one code
-// of each row is 448, so that each block contains the largest code.
+// quantize replaces the weights of MLPs in m by random codes and scales. If full is set, every
+// third code of a row is ±448, the largest FP8 number.
 func quantize(m map[string]*fakeTensor, how scales, full bool) {
 	r := rand.New(rand.NewPCG(9, 9))
 	for _, name := range slices.Sorted(maps.Keys(m)) {

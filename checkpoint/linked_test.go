@@ -250,7 +250,7 @@ func TestTryLink(t *testing.T) {
 	}
 }
 
-// unlinked is a disk whose links fail with err, unless it is nil.
+// unlinked is a disk on which creating a hard link fails with err. If err is nil, links succeed.
 type unlinked struct {
 	osFS
 	err error

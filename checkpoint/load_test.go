@@ -491,7 +491,7 @@ type layout struct {
 	Name, DType, Folder, Fails string
 	Config                     json.RawMessage
 	Tensors                    map[string]json.RawMessage // a shape, or a type and a shape
-	Absent                     []string                   // what the index lists beside
+	Absent                     []string                   // tensors that the index lists but no file has
 }
 
 // dir makes a model directory of the layout. Its file's data are a hole, which takes no space on

@@ -32,8 +32,8 @@ func cacheFile(t *testing.T, dir string) string {
 	return names[0]
 }
 
-// age sets a file's time to an hour ago. A file that changed shortly before it was read does not
-// count as unchanged.
+// age sets a file's modification time to an hour ago. The cache recognises a file as unchanged by
+// its size and time only if the file had not changed shortly before it was read.
 func age(t *testing.T, name string) {
 	t.Helper()
 	old := time.Now().Add(-time.Hour)

@@ -104,8 +104,9 @@ func TestSavedFeatures(t *testing.T) {
 	wantError(t, err, "data.arrow: row 1: ", "the column's type is JSON, and its value is h0, which is not")
 }
 
-// TestPaddedArguments: nulls for absent fields of structs are dropped from a call's arguments. A
-// null stays if the tool's schema allows null for the parameter.
+// TestPaddedArguments: a struct column of Parquet has all fields in every row, and null where a row
+// lacks the field. Such nulls are dropped from a call's arguments, unless the tool's schema allows
+// null for the parameter.
 func TestPaddedArguments(t *testing.T) {
 	zone, a := "utc", "x"
 	file := func(tools string, args pqArguments) string {
@@ -145,8 +146,8 @@ func TestPaddedArguments(t *testing.T) {
 	}
 }
 
-// TestPaddedTools: nulls for absent fields are dropped from a row's tools, also if the tools are
-// structs without nested structs.
+// TestPaddedTools: a struct column of Parquet has null where a row lacks a field. Such nulls are
+// dropped from a row's tools, also if the tools are structs without nested structs.
 func TestPaddedTools(t *testing.T) {
 	type tool struct {
 		Name        string  `parquet:"name"`

@@ -15,8 +15,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestLayouts: layouts write a conversation as LLaMA-Factory does. Brackets show the supervised
-// tokens. In the tokenizer every byte is a token, with \x00 for EOS and \x01 for BOS.
+// TestLayouts: the built-in layouts, which copy chat templates of LLaMA-Factory, write a
+// conversation as that program does. Brackets show the supervised tokens. In the tokenizer every
+// byte is a token, with \x00 for EOS and \x01 for BOS.
 func TestLayouts(t *testing.T) {
 	const chats = `{"messages":[{"role":"system","content":"s"},{"role":"user","content":"h"},{"role":"assistant","content":"g"},{"role":"user","content":"x"},{"role":"assistant","content":"<think>\nw\n</think>\n\n\ny"}]}`
 	for _, tt := range []struct {

@@ -109,8 +109,9 @@ func TestTurnsEnd(t *testing.T) {
 	}
 }
 
-// TestFlagsLeaveTheID: document flags that were added after the data set's ID was defined do not
-// change the ID. Checkpoints compare this ID when a run resumes.
+// TestFlagsLeaveTheID: the flag of a document whose template leaves out text does not change the
+// data set's ID, nor does any other flag that mt got after the ID was defined. Checkpoints compare
+// this ID when a run resumes.
 func TestFlagsLeaveTheID(t *testing.T) {
 	ids := map[string]bool{}
 	for _, text := range []string{"h", "hh"} { // the template writes one letter of either, so the tokens are the same
@@ -310,8 +311,8 @@ func (c tallying) EncodeSpans(ids []int32, starts []int, text []byte) ([]int32, 
 	return c.Tokenizer.EncodeSpans(ids, starts, text)
 }
 
-// TestFirstErrorAtOnce: the first bad row ends the reading before any later row is tokenized, in
-// the same chunk and in chunks that wait.
+// TestFirstErrorAtOnce: the first bad row ends the reading before any later row is tokenized,
+// whether that row is in the same chunk of the file or in a later one.
 func TestFirstErrorAtOnce(t *testing.T) {
 	good := chat("user", strings.Repeat("h", 1000), "assistant", "g") + "\n"
 	for _, name := range []string{"a.jsonl", "b.jsonl"} {

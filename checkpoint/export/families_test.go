@@ -217,7 +217,9 @@ func TestGemma3Of27B(t *testing.T) {
 	}
 }
 
-// TestGemma3Windows: without layer_types, a key in either spelling decides which layers have full attention.
+// TestGemma3Windows: without layer_types, sliding_window_pattern, with or without a leading
+// underscore, gives the period of the layers with full attention. Without both, every sixth layer
+// has full attention.
 func TestGemma3Windows(t *testing.T) {
 	for key, want := range map[string]int{"sliding_window_pattern": 2, "_sliding_window_pattern": 2, "initializer_range": 6} {
 		f, _ := exportGGUF(t, gemma3(t, map[string]any{key: 2}), F32)
@@ -299,8 +301,8 @@ func deepGemma2(t *testing.T) string {
 	return makeModelOf(t, config, tensors, nil, func(name string, i int64) float32 { return values[name][i] })
 }
 
-// TestGranite4: the combined gate and up rows become two tensors, and a model without rotary embedding is marked as
-// such.
+// TestGranite4: the MLP's input projection, which combines gate and up rows, becomes two tensors. A
+// model without rotary embedding is marked as such.
 func TestGranite4(t *testing.T) {
 	for turns, finetuned := range map[string]bool{"nope": false, "rope": true} {
 		config := llamaConfig(map[string]any{"architectures": []any{"GraniteMoeHybridForCausalLM"}, "model_type": "granitemoehybrid", "num_local_experts": 0,
@@ -413,8 +415,8 @@ func TestLatentRefused(t *testing.T) {
 	}
 }
 
-// TestLlamaCppDeepseekV2: llama.cpp computes the reference's logits, with and without a low-rank query projection,
-// and with and without yarn's temperatures.
+// TestLlamaCppDeepseekV2: llama.cpp computes the reference's logits, with and without a low-rank
+// query projection, and with and without YaRN, which also scales attention scores (mscale).
 func TestLlamaCppDeepseekV2(t *testing.T) {
 	run := python(t, "xllamacpp", "llama_cpp_py_sync")
 	for _, name := range []string{"deepseekv2-whole", "deepseekv2-groups"} {
@@ -493,8 +495,9 @@ func recurrentModel(t *testing.T, config map[string]any) string {
 	return makeModelOf(t, config, tensorsFor(t, config), nil, func(string, int64) float32 { return float32(0.3 * rng.NormFloat64()) })
 }
 
-// TestRecurrence: blocks with a recurrence store q, k and v together, head by head, and z separately. A_log becomes
-// the rate itself, and the convolution a matrix. Only the norm of the recurrence's output is written unchanged.
+// TestRecurrence: the tensors of Gated DeltaNet layers are rearranged for llama.cpp. q, k and v are
+// stored together, head by head, and z separately. A_log becomes the rate −exp(A_log), and the
+// convolution a matrix. Only the norm of the layer's output is written unchanged.
 func TestRecurrence(t *testing.T) {
 	config := recurrentConfig(nil)
 	f, _ := exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F16)
@@ -744,7 +747,7 @@ func TestTowers(t *testing.T) {
 	for name, want := range map[string]struct {
 		keys  map[string]any
 		head  bool
-		notes string // "" for none of its own
+		notes string // part of a note that the model must give; "": only the two general notes
 	}{
 		"mistral3": {map[string]any{"general.architecture": "llama", "llama.rope.dimension_count": 6, "llama.attention.sliding_window": 5}, false, "sliding window"},
 		"ministral3": {map[string]any{"general.architecture": "mistral3", "mistral3.attention.temperature_scale": 0.7, "mistral3.rope.scaling.factor": 4,

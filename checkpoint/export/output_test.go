@@ -87,7 +87,7 @@ func TestLeftovers(t *testing.T) {
 	for _, name := range stay {
 		testkit.NoError(t, os.WriteFile(filepath.Join(out, name), nil, 0o600))
 	}
-	for _, name := range []string{"x.gguf.tmp-2", "y.gguf.tmp-4"} { // others are at it
+	for _, name := range []string{"x.gguf.tmp-2", "y.gguf.tmp-4"} { // locked, as by other processes that write them
 		testkit.NoError(t, os.WriteFile(filepath.Join(out, name), []byte("GGUF"), 0o600))
 		unlock := testkit.Must(checkpoint.Lock(filepath.Join(out, name)))(t)
 		defer unlock()

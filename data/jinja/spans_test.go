@@ -105,8 +105,9 @@ func TestSupervisedSpans(t *testing.T) {
 	}
 }
 
-// TestEndsWithPrompt: for a template that ends with {% if add_generation_prompt %}, one rendering
-// is enough to find headers, instead of two. Both ways give the same headers.
+// TestEndsWithPrompt: to find an answer's header, such as <|assistant|>, the template is rendered
+// with and without add_generation_prompt. If it ends with {% if add_generation_prompt %}, one
+// rendering is enough and gives the same header.
 func TestEndsWithPrompt(t *testing.T) {
 	const prompt = "{% if add_generation_prompt %}A{% endif %}"
 	for source, want := range map[string]bool{
@@ -241,8 +242,8 @@ func TestNoAssistant(t *testing.T) {
 	}
 }
 
-// TestMarks: every {% generation %} block becomes a turn unchanged. Its message is recorded if it
-// can be known.
+// TestMarks: every {% generation %} block becomes one Turn that spans exactly the block's text. The
+// Turn names the message if it can be known.
 func TestMarks(t *testing.T) {
 	const (
 		answer = "{% generation %}{{ m.content }};{% endgeneration %}"
@@ -463,8 +464,8 @@ func TestOthersWithoutLoop(t *testing.T) {
 	}
 }
 
-// TestOpenings: text before an answer that the prompt already contains is not supervised. It may be
-// the end of a list of tool results, or nothing if the turn is still open.
+// TestOpenings: text before an answer that is already the end of the prompt is not supervised. This
+// may be the end tag of a list of tool results, or nothing if the assistant's turn is still open.
 func TestOpenings(t *testing.T) {
 	const results = "{% set ns = namespace(in=false) %}{% for m in messages %}{% if m.role == 'tool' %}{{ '<results>' if not ns.in }}<r>{{ m.content }}</r>{% set ns.in = true %}" +
 		"{% elif m.role == 'user' %}<u>{{ m.content }}{% else %}{{ '</results>' if ns.in else '<a>' }}{% set ns.in = false %}{% for c in m.tool_calls or [] %}!{% endfor %}{{ m.content }}</a>{% endif %}{% endfor %}" +

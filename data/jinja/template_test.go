@@ -49,7 +49,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestBudget: a template that would take any amount of time, memory or stack ends with an error.
+// TestBudget: a template that would take unlimited time, memory or stack ends with an error.
 func TestBudget(t *testing.T) {
 	long := strings.Repeat
 	for name, c := range map[string]struct{ source, want string }{

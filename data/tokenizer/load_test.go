@@ -143,7 +143,9 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestEnds: BOS and EOS come from the first file that names them, of those that may.
+// TestEnds: BOS and EOS come from the first file that names them: the configuration of the
+// tokenizer, then that of the model, then the post-processor of tokenizer.json. If there is a
+// tokenizer_config.json, the model's configuration does not decide BOS.
 func TestEnds(t *testing.T) {
 	template := small(`"post_processor": {"type": "RobertaProcessing", "cls": ["a", 0], "sep": ["b", 1]}`)
 	tests := []struct {

@@ -80,8 +80,8 @@ func TestNamedErrors(t *testing.T) {
 	}
 }
 
-// TestName: Name gives BOS, EOS and others new tokens. It changes the files that name them, and
-// creates tokenizer_config.json if no file does.
+// TestName: Name makes other tokens the tokenizer's BOS, EOS and so on. It changes the files that
+// name them, and creates tokenizer_config.json if no file does.
 func TestName(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"all files": {"tokenizer_config.json": `{"eos_token": {"content": "<s>"}, "bos_token": "<s>", "added_tokens_decoder": {"5": {"content": "<s>", "special": true}, "6": {"content": "<t>", "special": true}}}`,
