@@ -41,14 +41,13 @@ type Stats struct {
 	LeftThinking int64 `json:"left_thinking,omitempty"`
 	LeftText     int64 `json:"left_text,omitempty"`
 	LeftCalls    int64 `json:"left_calls,omitempty"`
+	// PromptCut counts pairs whose prompt ends with other tokens when an answer follows it. The
+	// tokens that differ count as part of the answer.
+	PromptCut int64 `json:"prompt_cut,omitempty"`
 	// Joined, Decoded, Encoded and Reshaped count chats that the template accepts only in another
 	// form than the row's. Joined: the parts of a content were joined to one text. Decoded: call
 	// arguments became objects. Encoded: call arguments became JSON strings. Reshaped: functions,
 	// texts or thoughts got another shape.
-	PromptCut int64 `json:"prompt_cut,omitempty"`
-	// Joined, Decoded, Encoded and Reshaped count chats that the template does not accept in the form of their
-	// rows. Joined: it got the parts of a content as one text. Decoded: call arguments as objects. Encoded: call
-	// arguments as JSON strings. Reshaped: functions, texts or thoughts in another shape.
 	Joined   int64    `json:"joined_parts,omitempty"`
 	Decoded  int64    `json:"decoded_arguments,omitempty"`
 	Encoded  int64    `json:"encoded_arguments,omitempty"`

@@ -37,30 +37,28 @@ type family struct {
 	// layerNorm reports that norms are LayerNorm, not RMSNorm.
 	layerNorm bool
 	noRope    bool // positions are learned
+	// ropeTypes maps this family's own names of rotary scalings to the usual names.
+	ropeTypes map[string]string
 	// halves reports that the model directory pairs the rotary elements i and i+D/2 of a head of
 	// size D. llama.cpp's code for the architecture pairs 2i and 2i+1, so the rows of q and k are
 	// reordered.
-	ropeTypes map[string]string
-	// halves says how the model directory pairs the rotary elements of a head of D: element i with i+D/2.
-	// llama.cpp's code for the architecture pairs 2i with 2i+1. If halves is set, the rows of q and k are reordered
-	// accordingly.
 	halves bool
 	// tiled reports that llama.cpp expects the value heads of Gated DeltaNet in another order than the directory
 	// has; see tiledHeads.
 	tiled bool
 	// shift is added to norm weights. A norm that scales by 1+w is stored as w in the directory and as 1+w in GGUF.
 	shift float32
+	// rounds reports that "truncate: false" of YaRN scaling is accepted for this family, though
+	// llama.cpp always rounds; a note says so. For other families "truncate: false" is an error.
+	rounds bool
 	// ropeAlpha reports that the rope type dynamic has the parameter alpha in this family. alpha
 	// only raises the rotary base, so the GGUF file gets the raised base.
-	rounds bool
+	ropeAlpha bool
 	// act is the activation that llama.cpp's code for the architecture computes in the MLP. It is
 	// applied to the gate's output, or to up's output if there is no gate.
-	ropeAlpha bool
+	act model.Activation
 	// keys add the family's GGUF keys to the common ones. The function modelled does so too, after
 	// package model has read config.json, for keys that follow from plan.model.
-	act model.Activation
-	// keys set the family's GGUF keys in addition to the common ones. modelled does so too, but after package model
-	// has read config.json, for keys that follow from plan.model.
 	keys     []func(p *plan)
 	modelled func(p *plan)
 }

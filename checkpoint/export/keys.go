@@ -312,8 +312,9 @@ func (p *plan) exaoneWindow() {
 	p.add("attention.sliding_window_pattern", uint32(period))
 }
 
-// noBias returns an error, through p.s, for a model with biases, for architectures that have none
-// in llama.cpp. Keys that the family lacks need no check, since package model already refuses them.
+// noBias returns an error, through p.s, if the model has biases. It is called for architectures
+// that have none in llama.cpp. Keys that the family lacks need no check, since package model
+// already refuses them.
 func (p *plan) noBias() {
 	for _, key := range []string{"use_bias", "attention_bias", "mlp_bias"} {
 		if p.s.bool(key, false) {
