@@ -259,7 +259,7 @@ func TestLoadVocab(t *testing.T) {
 			t.Run(fmt.Sprint(tied, bf16), func(t *testing.T) {
 				c := config(t, map[string]any{"tie_word_embeddings": tied})
 				dir := fakeModel(t, c, "F32", value, func(m map[string]*fakeTensor) {
-					if tied { // stored all the same
+					if tied { // the head is stored although it is tied
 						head := *m["model.embed_tokens.weight"]
 						m["lm_head.weight"] = &head
 					}

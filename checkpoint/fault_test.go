@@ -26,8 +26,8 @@ type faultyFS struct {
 	dead    bool
 	ops     int
 	failed  string // the operation that failed
-	free    int64  // what Free says, if it is not 0
-	twoStep bool   // no Exchange
+	free    int64  // result of Free; 0: the real free space
+	twoStep bool   // Exchange is not supported, so replacing takes two renames
 }
 
 var errDisk = errors.New("the disk is on fire")

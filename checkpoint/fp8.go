@@ -46,7 +46,7 @@ func toE4M3(x float32) byte {
 	switch {
 	case abs > 0x7f800000:
 		return sign | 0x7f
-	case abs < (127-6)<<23: // without an exponent: multiples of 2^-9
+	case abs < (127-6)<<23: // a subnormal: a multiple of 2^-9
 		return sign | byte(math.RoundToEven(float64(math.Float32frombits(abs))*512))
 	}
 	abs += 1<<19 - 1 + abs>>20&1
@@ -260,7 +260,7 @@ func (t *scaled) saved(e *entry) []*entry {
 func (t *scaled) settle(absmax float32) (stored []byte, forward float32) {
 	forward = 1
 	if absmax > 0 {
-		forward = min(e4m3Max*(1/absmax), math.MaxFloat32) // PyTorch divides a number by a tensor so
+		forward = min(e4m3Max*(1/absmax), math.MaxFloat32) // PyTorch computes 448 / absmax in this way
 	}
 	inverse := 1 / forward
 	if t.powersOfTwo {

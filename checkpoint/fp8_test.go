@@ -305,7 +305,7 @@ func TestAsReadGivesBack(t *testing.T) {
 			if !strings.HasPrefix(x, "BF16") || strings.HasSuffix(of, "_scale") || strings.HasSuffix(of, "_scale_inv") {
 				t.Errorf("%s: saved in bf16, %s is %.20s", name, of, x)
 			}
-			if of == "mtp.proj.weight" && x != "BF16 [2 3] 803b003c403c803ca03cc03c" { // 1 to 6 times 2^-9 times 2
+			if of == "mtp.proj.weight" && x != "BF16 [2 3] 803b003c403c803ca03cc03c" { // codes 1 to 6, which are multiples of 2^-9, times the scale 2
 				t.Errorf("%s: %s is %s", name, of, x)
 			}
 		}

@@ -189,9 +189,9 @@ func parseEntry(val []byte) (v headerEntry, err error) {
 	return v, json.Unmarshal(val, &v)
 }
 
-// parseInts parses a JSON list of integers. The bool it returns is plain if list is such a list,
-// and false otherwise. A caller passes each result on as the next plain, and so learns whether all
-// of its lists were.
+// parseInts parses a JSON list of integers. The bool is false if list is anything else, or if the
+// argument plain is false. parseEntry passes the bool of one call as plain to the next, and so
+// learns whether all of its lists were plain.
 func parseInts(list []byte, plain bool) ([]int64, bool) {
 	if len(list) < 2 || list[0] != '[' {
 		return nil, false

@@ -98,7 +98,7 @@ type plane struct {
 	state  string // name of the optimizer's plane; "": the weights or their lower halves
 }
 
-// The planes of a weight.
+// The planes that a weight can have on disk.
 var (
 	planeF32  = plane{dtype: "F32"}
 	planeBF16 = plane{dtype: "BF16"}               // rounded half up, as in the tile

@@ -97,7 +97,7 @@ func BenchmarkPlanes(b *testing.B) {
 // TestNamesOfState: AdamW's planes have these names and types in the optimizer's files, in this order. Older
 // checkpoints rely on that.
 func TestNamesOfState(t *testing.T) {
-	l := small(t).Layouts(true)[2] // the head: its norm
+	l := small(t).Layouts(true)[2] // the head, which is tied, so its only own parameter is a norm
 	for d, want := range map[DType][]string{
 		BF16: {"F32 m.model.norm.weight", "F32 v.model.norm.weight", "U16 lo.model.norm.weight"},
 		F32:  {"F32 m.model.norm.weight", "F32 v.model.norm.weight"},

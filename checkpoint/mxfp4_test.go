@@ -58,7 +58,7 @@ func TestMXFP4(t *testing.T) {
 		at := ((e*rows+row)*cols + col) / 2
 		code := kept[name+"_blocks"].data[at] >> (col % 2 * 4) & 15
 		exponent, fraction := int(code>>1&3), float64(code&1)
-		v := fraction / 2 // without an exponent
+		v := fraction / 2 // a subnormal: exponent bits 0
 		if exponent > 0 {
 			v = math.Ldexp(1+fraction/2, exponent-1)
 		}
@@ -69,7 +69,7 @@ func TestMXFP4(t *testing.T) {
 	}
 	for _, bf16 := range []bool{false, true} {
 		layers := newLayers(c, bf16)
-		var done atomic.Int64 // times that everything was said to be read
+		var done atomic.Int64 // number of Progress calls with d equal to total
 		others, err := loadWhole(dir, layers, func(d, total int64) {
 			if d == total {
 				done.Add(1)

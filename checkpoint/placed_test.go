@@ -61,7 +61,7 @@ func TestPlaced(t *testing.T) {
 	for _, bf16 := range []bool{false, true} {
 		from := placedLayers(c, bf16)
 		fillLayers(from, 3)
-		own := newLayers(c, bf16) // the same without places
+		own := newLayers(c, bf16) // the same parameters, each in a tensor of its own
 		fillLayers(own, 3)
 		want := values(own)
 		for _, d := range []DType{F32, BF16} {

@@ -58,7 +58,7 @@ func TestPrune(t *testing.T) {
 		out := fastDir(t)
 		stay := []string{"checkpoint-7.tmp-123.txt", "checkpoint-9.tmp-mine", "model.tmp-5", "model.tmp-mine", "model.tmp-remove", "notes"}
 		for _, name := range stay {
-			if name == "model.tmp-5" { // a file is none of ours
+			if name == "model.tmp-5" { // a file: leftovers of saves are directories
 				write(t, filepath.Join(out, name), nil)
 				continue
 			}
@@ -119,7 +119,7 @@ func TestMarkNonFinite(t *testing.T) {
 	if err != nil || good != dir(4) || fmt.Sprint(marked) != fmt.Sprint([]string{dir(8), dir(6)}) {
 		t.Fatalf("good %s, marked %v, %v", good, marked, err)
 	}
-	if err := os.RemoveAll(dir(30)); err != nil { // of a later step than the run came to
+	if err := os.RemoveAll(dir(30)); err != nil { // from a later step than the run reached, so not marked
 		t.Fatal(err)
 	}
 	latest, _, skipped, err := Latest(out, nil)

@@ -104,8 +104,9 @@ func (w LogWindow) Mean() float64 {
 	return w.Loss
 }
 
-// SchedulePosition is the position of the learning-rate schedule in the run's steps.
-// config.SchedulePosition explains the fields.
+// SchedulePosition says at which steps the learning-rate schedule started, for runs whose resume
+// has changed it. The schedule, warm-up included, starts after step Base. It restarted without a
+// warm-up after step From (0: never). Warmup is the number of warm-up steps after Base.
 type SchedulePosition struct {
 	Base   int `json:"base"`
 	From   int `json:"from"`

@@ -139,7 +139,7 @@ func TestArrowDataSet(t *testing.T) {
 // TestArrowErrors: opening a damaged Arrow stream as a data set gives an error that names the file.
 func TestArrowErrors(t *testing.T) {
 	saved := string(arrowNamed(t, "save_to_disk").File)
-	schema := 8 + int(binary.LittleEndian.Uint32([]byte(saved[4:]))) // its message has no body
+	schema := 8 + int(binary.LittleEndian.Uint32([]byte(saved[4:]))) // the schema message has no body, so this is its end
 	for _, tt := range []struct {
 		name, content string
 		want          []string
@@ -166,11 +166,11 @@ func TestArrowErrors(t *testing.T) {
 // instead of spending memory or time on them.
 func TestArrowLimits(t *testing.T) {
 	saved := arrowNamed(t, "save_to_disk").File
-	schema := 8 + int(binary.LittleEndian.Uint32(saved[4:])) // its message has no body
+	schema := 8 + int(binary.LittleEndian.Uint32(saved[4:])) // the schema message has no body, so this is its end
 	message := flatRoot(saved[schema+8:])
 	batch, _ := message.table(2)
 	for what, tt := range map[string]struct {
-		at    int // in the message
+		at    int // offset in the message
 		value uint64
 		says  string
 	}{

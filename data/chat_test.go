@@ -191,7 +191,7 @@ func TestChatMLWithoutItsTokens(t *testing.T) {
 		t.Errorf("%v is not of the key template", err)
 	}
 	s.Tokenizer, s.Template = withChatML(t), ""
-	if got := mustOpen(t, s).ChatTemplates()["chat_template.jinja"]; !strings.HasPrefix(got, "{% if tools %}") { // taken where its tokens are
+	if got := mustOpen(t, s).ChatTemplates()["chat_template.jinja"]; !strings.HasPrefix(got, "{% if tools %}") { // without a setting, chatml is used if the tokenizer has its tokens
 		t.Errorf("the template is %q", got)
 	}
 }

@@ -28,7 +28,7 @@ type (
 	}
 	pqJSONTurn struct {
 		Role    string `parquet:"role"`
-		Content string `parquet:"content"` // JSON by the features alone
+		Content string `parquet:"content"` // JSON only if the metadata of datasets says so
 	}
 	pqJSONList struct {
 		Messages []string `parquet:"messages,list"`

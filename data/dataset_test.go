@@ -559,7 +559,7 @@ func TestCacheOfAPart(t *testing.T) {
 // and reaches the same rows.
 func TestPartIsResumed(t *testing.T) {
 	name := write(t, t.TempDir(), "a.jsonl", lines("some text in row ", 3000))
-	if err := os.Chtimes(name, time.Time{}, time.Now().Add(-time.Hour)); err != nil { // a young file is read from its start
+	if err := os.Chtimes(name, time.Time{}, time.Now().Add(-time.Hour)); err != nil { // a file that changed just now would be read again from its start
 		t.Fatal(err)
 	}
 	s := textSpec(t, 64, name)

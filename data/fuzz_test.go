@@ -21,7 +21,7 @@ func fuzzOpen(t *testing.T, name string, content []byte) {
 	testkit.NoError(t, os.WriteFile(path, content, 0o644))
 	times := 2
 	if bytes.Contains(content, []byte(chosenField)) {
-		times = 4 // as pairs too
+		times = 4 // also read the file as pairs
 	}
 	for i := range times {
 		skip := i%2 == 1

@@ -439,7 +439,7 @@ func TestBadFiles(t *testing.T) {
 	for _, tt := range tests {
 		dir := t.TempDir()
 		s := chatSpec(t, small, write(t, dir, tt.file, tt.content))
-		s.SkipBadRows = true // does not help
+		s.SkipBadRows = true // has no effect on these errors
 		if tt.want == nil {
 			s.Paths = []string{write(t, dir, "a.jsonl", row), write(t, dir, "c.jsonl", chat("user", "h", "assistant", "g"))}
 			tt.want = []string{"c.jsonl:1: this is chat, and what came before is text", "of one kind"}

@@ -45,7 +45,7 @@ func TestLayouts(t *testing.T) {
 		}
 		testkit.NoError(t, err)
 		got := masked(d.All().Row(0))
-		if tt.template == "fewshot" { // EOS is what is to be said behind the first answer, and ends the row
+		if tt.template == "fewshot" { // EOS stands only at the row's end, but is also the label after the first answer
 			r := d.All().Row(0)
 			if got := rowText(r); got != "shg\n\nx<think>\nw\n</think>\n\n\ny\n\n$" {
 				t.Errorf("fewshot: %q", got)
@@ -206,14 +206,14 @@ func TestLayoutsOfLLaMAFactory(t *testing.T) {
 		}
 		e := newEncoder(&s)
 		if c.Template == "chatml" || c.Template == "stanford_alpaca" {
-			continue // rendered as one text, by a chat template
+			continue // chat templates, not layouts
 		}
 		if err := e.layOut(s.chat.layout, &v.v); err != nil {
 			t.Errorf("%s, %s: %v", c.Template, c.Case, err)
 			continue
 		}
 		compared[c.Template] = true
-		if c.More["mask_history"] && s.chat.layout.efficient { // where that package learns the ends of masked answers
+		if c.More["mask_history"] && s.chat.layout.efficient { // here LLaMA-Factory supervises the ends of masked answers, and mt does not
 			c.Labels = lastAnswer(c.Labels)
 		}
 		if !reflect.DeepEqual(e.ids, c.IDs) || !reflect.DeepEqual(e.labs, c.Labels) {

@@ -378,7 +378,7 @@ func TestPairErrors(t *testing.T) {
 	_, err := Open(s)
 	wantError(t, err, "dpo trains on pairs", `notes.txt" holds text`)
 	s = pairSpec(t, small, pairs, chats)
-	s.SkipBadRows = true // it is no row that is bad
+	s.SkipBadRows = true // has no effect: every row is valid, but of the wrong kind
 	_, err = Open(s)
 	wantError(t, err, "chats.jsonl:1: dpo trains on pairs", `chats.jsonl" holds other rows`)
 	s = chatSpec(t, small, chats, pairs)

@@ -226,7 +226,7 @@ func TestPublishedWithoutData(t *testing.T) {
 		name  string
 		files map[string]string
 		hub   bool
-		want  []string // of the error; nil: the texts
+		want  []string // parts of the error; nil: no error, and the rows are texts
 		texts string
 	}{
 		{"a script", map[string]string{"README.md": card, "it.py": "import datasets"}, true, []string{"holds no data, only README.md, it.py", "it.py is a loading script", "to_parquet"}, ""},

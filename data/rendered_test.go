@@ -290,7 +290,7 @@ func TestStopInsideRow(t *testing.T) {
 	e := newEncoder(&s)
 	asked := 0
 	e.abandoned = func() bool {
-		if asked++; asked == 4 { // the first time is before the row, the others are inside it
+		if asked++; asked == 4 { // the first call is before the row, later calls are during its rendering
 			close(stop)
 		}
 		return s.stopped()
@@ -397,7 +397,7 @@ func TestMarkerEnds(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-	const ( // an end that the last turn of a text lacks
+	const ( // templates that write the end E only between turns
 		unlast  = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ 'E\n' if m.role == 'assistant' and not loop.last }}{% endfor %}{{ 'a:' if add_generation_prompt }}"
 		between = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ 'E' if m.role == 'assistant' and loop.nextitem }}\n{% endfor %}{{ 'a:' if add_generation_prompt }}"
 		opens   = "{% for m in messages %}{{ 'E' if loop.previtem and loop.previtem.role == 'assistant' }}{{ m.role[0] }}:{{ m.content }}{% endfor %}{{ 'a:' if add_generation_prompt }}"

@@ -132,7 +132,7 @@ func TestColumns(t *testing.T) {
 		name, format, row string
 		columns           Columns
 		want              string
-		says              []string // instead of want
+		says              []string // parts of the error; nil: no error, and the row is want
 	}{
 		{"text", "", `{"body":"abc","text":"no"}`, Columns{Text: "body"}, "[abc$]", nil},
 		{"messages", "", `{"talk":` + chatted + `,"text":"no"}`, Columns{Messages: "talk"}, "u:h|a:[g|]", nil},

@@ -62,7 +62,7 @@ func TestUnsupported(t *testing.T) {
 		dir := t.TempDir()
 		name := write(t, dir, file, tt.content)
 		s := textSpec(t, 64, name)
-		s.SkipBadRows = true // does not help
+		s.SkipBadRows = true // has no effect on this error
 		_, err := Open(s)
 		wantError(t, err, name, tt.want)
 		if file == "a.jsonl" || file == "a.csv" {

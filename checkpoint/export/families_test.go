@@ -36,14 +36,14 @@ func TestDefaults(t *testing.T) {
 				delete(text, key)
 			}
 			text["num_attention_heads"], text["num_hidden_layers"] = 4, 6
-			if kind == "qwen2_moe" { // llama.cpp never normalises their weights there
+			if kind == "qwen2_moe" { // llama.cpp never normalises the expert weights of this family
 				text["norm_topk_prob"] = false
 			}
-			if strings.HasPrefix(kind, "gpt") || family.mla { // they have as many as heads
+			if strings.HasPrefix(kind, "gpt") || family.mla { // these have as many key/value heads as heads
 				delete(text, "num_key_value_heads")
 			}
-			text["bos_token_id"], text["eos_token_id"], text["pad_token_id"] = 1, 2, 0 // a family's own may not be in the small vocabulary
-			if kind == "exaone4" {                                                     // written where it has so many layers
+			text["bos_token_id"], text["eos_token_id"], text["pad_token_id"] = 1, 2, 0 // a family's default ids may exceed the small vocabulary
+			if kind == "exaone4" {                                                     // the sliding window is written only for 64 layers
 				text["num_hidden_layers"] = 64
 			}
 			text["attention_dropout"], text["residual_dropout"] = 0, 0
@@ -55,17 +55,17 @@ func TestDefaults(t *testing.T) {
 			if kind == "granitemoehybrid" { // its own defaults ask for experts and for layers of Mamba
 				text["num_local_experts"], text["layer_types"] = 0, []any{"attention", "attention", "attention", "attention", "attention", "attention"}
 			}
-			if kind == "deepseek_v2" { // it has no default
+			if kind == "deepseek_v2" { // this family has no default for it
 				text["num_experts_per_tok"] = 2
 			}
 			if strings.HasPrefix(kind, "qwen2_vl") || strings.HasPrefix(kind, "qwen2_5_vl") || strings.HasPrefix(kind, "qwen3_vl_moe") {
-				text["rope_scaling"] = map[string]any{"type": "mrope", "mrope_section": []any{2, 1, 1}} // of heads of 8 elements
+				text["rope_scaling"] = map[string]any{"type": "mrope", "mrope_section": []any{2, 1, 1}} // sums to the 4 rotary pairs of a head of 8 elements
 			}
 			if in := nested[kind]; in[0] != "" {
 				text["model_type"] = in[1]
 				text = map[string]any{"model_type": in[0], "text_config": text}
 			}
-			text["tie_word_embeddings"] = kind == "gemma2" // which llama.cpp has with the embedding for a head alone
+			text["tie_word_embeddings"] = kind == "gemma2" // llama.cpp's gemma2 has no head of its own
 			checkDefaults(t, kind, mustJSON(t, text))
 		}
 	}
@@ -87,7 +87,7 @@ func checkDefaults(t *testing.T, kind string, config []byte) {
 	if p.family, err = findFamily(s); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.common(); err != nil && !strings.Contains(err.Error(), "query_pre_attn_scalar") { // another matter
+	if err := p.common(); err != nil && !strings.Contains(err.Error(), "query_pre_attn_scalar") { // this test is not about this error
 		t.Fatal(err)
 	}
 	want := map[string]any{"context_length": uint32(c.MaxPositions), p.family.epsilon(): c.RMSNormEps, "attention.key_length": uint32(c.HeadDim),
@@ -148,7 +148,7 @@ func TestGemma2(t *testing.T) {
 	if len(f.Tensors) != 2+3*11 || s.Architecture != "gemma2" || strings.Contains(strings.Join(s.Notes, " "), older) {
 		t.Errorf("%+v", s)
 	}
-	exportGGUF(t, gemma2(t, map[string]any{"tie_word_embeddings": absent{}}), F32) // published models do not name it
+	exportGGUF(t, gemma2(t, map[string]any{"tie_word_embeddings": absent{}}), F32) // the config.json of published models lacks this key
 	f, s = exportGGUF(t, gemma2(t, map[string]any{"layer_types": []any{"sliding_attention", "sliding_attention", "full_attention"}}), F32)
 	wantKeys(t, f, map[string]any{"gemma2.attention.sliding_window_pattern": 3})
 	if !strings.Contains(strings.Join(s.Notes, " "), older) {

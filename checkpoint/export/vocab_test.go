@@ -199,10 +199,10 @@ func TestLongRope(t *testing.T) {
 		tensors[b+"mlp.gate_up_proj.weight"], tensors[b+"mlp.down_proj.weight"] = shape{20, 32}, shape{32, 10}
 	}
 	c := llamaConfig(map[string]any{"architectures": nil, "model_type": "phi3", "original_max_position_embeddings": 16, "partial_rotary_factor": 0.5, "sliding_window": 9,
-		"rope_scaling": map[string]any{"type": "yarn", "original_max_position_embeddings": 99, "long_factor": []float64{4}, "short_factor": []float64{1.5}}}) // phi3 means longrope
+		"rope_scaling": map[string]any{"type": "yarn", "original_max_position_embeddings": 99, "long_factor": []float64{4}, "short_factor": []float64{1.5}}}) // for phi3 the type yarn means longrope
 	f, s := exportGGUF(t, makeModel(t, c, tensors, nil), F32)
 	wantKeys(t, f, map[string]any{"phi3.rope.dimension_count": 2, "phi3.rope.scaling.type": "longrope", "phi3.rope.scaling.original_context_length": 16,
-		"phi3.rope.scaling.attn_factor": float32(math.Sqrt(1.5)), "phi3.attention.sliding_window": 9}) // 1 + ln 4 / ln 16
+		"phi3.rope.scaling.attn_factor": float32(math.Sqrt(1.5)), "phi3.attention.sliding_window": 9}) // √(1 + ln(64/16) / ln 16), for a context of 64 and 16 originally
 	if _, v := tensorOf(t, f, "rope_factors_long.weight"); v[0] != 4 {
 		t.Errorf("long factors %v", v)
 	}

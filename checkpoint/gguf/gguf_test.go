@@ -48,7 +48,7 @@ func sample(t testing.TB) ([]byte, []gguf.Tensor, [][]float32) {
 		for i := range v {
 			v[i] = float32(i%128) - 63
 			if i%gguf.BlockLen == 0 {
-				v[i] = 127 // of Q8_0: the scale is 1
+				v[i] = 127 // the largest magnitude of a Q8_0 block, which gives the scale 1
 			}
 		}
 		values = append(values, v)
@@ -123,10 +123,10 @@ func TestHalves(t *testing.T) {
 		if got := gguf.Half(v); got != uint16(h) {
 			t.Fatalf("%04x is %g, which becomes %04x", h, v, got)
 		}
-		if h&0x7fff >= 0x7bff { // the greatest and infinity have no next
+		if h&0x7fff >= 0x7bff { // the largest finite half and infinity have no next finite half
 			continue
 		}
-		middle := float32((float64(v) + float64(gguf.FromHalf(uint16(h+1)))) / 2) // exact: one bit more
+		middle := float32((float64(v) + float64(gguf.FromHalf(uint16(h+1)))) / 2) // exact in fp32: it needs one bit more than a half
 		even := uint16(h + h&1)
 		toward := math.Float32frombits(math.Float32bits(middle) + 1) // away from zero
 		if gguf.Half(middle) != even || gguf.Half(toward) != uint16(h+1) {

@@ -75,7 +75,7 @@ type KV struct {
 	Value any
 }
 
-// The numbers of value types in the file.
+// The numbers that stand for the types of keys' values in a file.
 const (
 	typeUint32  = 4
 	typeInt32   = 5

@@ -18,13 +18,13 @@ import (
 type Loss int
 
 // The losses that real file systems can have. NamesAndContent loses all unsynced changes.
-// ContentAlone keeps changes of names, as on XFS and on ext4 with noauto_da_alloc, which write
-// names early. NamesButTheLast is for file systems without a journal, which may write names in
-// another order.
+// ContentAlone loses unsynced content but no names, as on XFS and on ext4 with noauto_da_alloc,
+// which write names early. NamesButTheLast stands for file systems without a journal, which may
+// write names in another order than they were changed.
 const (
 	NamesAndContent Loss = iota
 	ContentAlone
-	NamesButTheLast // loses only the last unsynced change of names in each directory
+	NamesButTheLast // in each directory, loses all unsynced changes of names but the last
 )
 
 // Losses lists all values of Loss.

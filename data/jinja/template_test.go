@@ -96,7 +96,7 @@ func TestBudget(t *testing.T) {
 		"split":       {"{% set s = ',' * 9000000 %}{{ s.split(',') | length }}", "bytes of values"},
 	} {
 		if testing.Short() && slices.Contains([]string{"items", "steps", "strip", "join", "int", "blocks"}, name) {
-			continue // they use up the most steps or bytes
+			continue // these take longest
 		}
 		tmpl, err := Parse(name, c.source)
 		if err == nil {
@@ -146,7 +146,7 @@ func TestLoad(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		files map[string]string
-		want  string // what it renders to; "" no template
+		want  string // text that the template renders; "": there is no template
 		err   string
 	}{
 		{"none", nil, "", ""},

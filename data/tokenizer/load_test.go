@@ -45,7 +45,7 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 type loadTest struct {
 	name, file, content string
 	vocab               int
-	want                string // a part of the error; "" for Bytes, "bpe" for another
+	want                string // part of the error; "": Load returns Bytes; "bpe": it returns another tokenizer
 }
 
 func loadTests() []loadTest {
@@ -261,7 +261,7 @@ func TestLoadWithoutTokenizer(t *testing.T) {
 		if fine != (err == nil && tok == Bytes()) || !fine && !strings.Contains(err.Error(), "has no tokenizer.json, and a vocabulary of") {
 			t.Errorf("%d tokens: %v", vocab, err)
 		}
-		if _, err := Load("", vocab); err != nil { // it is trained from scratch
+		if _, err := Load("", vocab); err != nil { // no directory: the model is trained from scratch
 			t.Error(err)
 		}
 	}

@@ -283,7 +283,7 @@ func TestConcurrent(t *testing.T) {
 func TestStreamPieces(t *testing.T) {
 	readShapes(t, "testdata/shapes.json", func(s *shape, text []byte) {
 		tok := testkit.Must(parse(text))(t)
-		if len(tok.decoders) == 0 || s.Name == "end of word" { // the last token prints as no other does
+		if len(tok.decoders) == 0 || s.Name == "end of word" { // this decoder treats a text's last token differently
 			return
 		}
 		for _, c := range s.Cases {
