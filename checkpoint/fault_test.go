@@ -504,8 +504,8 @@ func TestStateFileLacksATensor(t *testing.T) {
 	}
 }
 
-// TestExchangeByRenames: on a file system without an atomic exchange, three renames swap two directories. If one
-// fails, both are back in place.
+// TestExchangeByRenames: on a file system without an atomic exchange, three renames swap two
+// directories. If one of them fails, both directories are back in place.
 func TestExchangeByRenames(t *testing.T) {
 	for failAt := range 4 { // 0: none
 		dir := fastDir(t)

@@ -254,11 +254,11 @@ func TestActivations(t *testing.T) {
 	}
 }
 
-// TestLlamaCppGemma2: llama.cpp computes the reference's logits for the recorded model and three
-// variants: windows in other layers, linearly scaled positions, and the layer count of the 27B
-// model, whose scores have another scale. llama.cpp looks up GELU with argument and value in half
-// precision. If the reference rounds the same way, the logits agree within 1e-6, otherwise within
-// 7e-4.
+// TestLlamaCppGemma2: llama.cpp computes the reference's logits for the recorded model and for
+// variants of it: windows in other layers, linearly scaled positions, and the layer count of the
+// 27B model, whose scores have another scale. The bounds allow for GELU, which llama.cpp looks up
+// in half precision: logits differ by up to 7e-4, and by 1e-6 if the reference rounds in the same
+// way.
 func TestLlamaCppGemma2(t *testing.T) {
 	run := python(t, "xllamacpp", "llama_cpp_py_sync")
 	window, full := "sliding_attention", "full_attention"

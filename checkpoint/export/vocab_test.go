@@ -183,7 +183,7 @@ func TestRope(t *testing.T) {
 	p := &plan{s: &settings{vals: map[string]any{"rope_parameters": llama3}}, headDim: 16}
 	p.rope = rope{kind: "llama3", theta: 5e4, params: &settings{vals: map[string]any{"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 32}}}
 	p.ropeFreqs()
-	// Both computations round to fp32 a few times.
+	// Both computations round to fp32 a few times, each time by at most 6e-8 of the value.
 	if !slices.EqualFunc(p.items[0].values, want, func(a, b float32) bool { return math.Abs(float64(a-b)) <= 1e-6*float64(b) }) {
 		t.Errorf("factors %v, want %v", p.items[0].values, want)
 	}
