@@ -181,8 +181,8 @@ func ungated(mlpNorm, up, down string) []rule {
 	return []rule{{mlpNorm, "ffn_norm", norm}, {up, "ffn_up", copied}, {down, "ffn_down", copied}}
 }
 
-// mrope maps the name of the multimodal rotary embedding to the usual name, since both are the same for text.
-// sections writes its other keys.
+// mrope maps the name of the multimodal rotary embedding to the usual name, since both embeddings
+// are the same for text. The function sections writes the other keys of the multimodal one.
 var mrope = map[string]string{"mrope": "default"}
 
 // olmo has the tensors of OLMo's blocks. Their norms are on the outputs of attention and MLP and on queries and
