@@ -57,6 +57,7 @@ type MicroBatch struct {
 }
 
 // Same reports whether the two documents of the pair p have the same tokens and the same targets.
+// Such a pair teaches no preference.
 func (m *MicroBatch) Same(p Pair) bool {
 	of := func(list []int32, doc int32) []int32 { return list[m.CuSeqlens[doc]:m.CuSeqlens[doc+1]] }
 	return slices.Equal(of(m.IDs, p.Chosen), of(m.IDs, p.Rejected)) && slices.Equal(of(m.Targets, p.Chosen), of(m.Targets, p.Rejected))
@@ -353,8 +354,8 @@ func (s *Sampler) span(n int) (epoch, first, end int) {
 
 // AllRanks describes the global batch, which is divided among the ranks.
 type AllRanks struct {
-	// StandIn reports that the step has no row for this rank. The rank then computes a copy of another row, which
-	// must not train anything.
+	// StandIn reports that the step has no row for this rank. The rank then computes a copy of
+	// another row, whose gradient must be zero.
 	StandIn    bool
 	Tokens     int64 // of the global batch
 	Supervised int64 // of the global batch; divisor of the loss
