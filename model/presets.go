@@ -54,6 +54,16 @@ func qwen35(heads int, tied bool) map[string]any {
 		"eos_token_id": 248044, "tie_word_embeddings": tied, "linear_num_value_heads": heads}
 }
 
+// gemma4 returns the keys that the text models of Gemma 4 share: windows in five blocks of six, and in the others keys
+// that are values too, with globalKV heads of 512 elements. more are keys of one model.
+func gemma4(globalKV int, more map[string]any) map[string]any {
+	m := map[string]any{"max_position_embeddings": 262144, "rms_norm_eps": 1e-6, "sliding_window": 1024, "attention_k_eq_v": true,
+		"global_head_dim": 512, "num_global_key_value_heads": globalKV, "final_logit_softcapping": 30.0, "hidden_size_per_layer_input": 0,
+		"tie_word_embeddings": true, "bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0}
+	maps.Copy(m, more)
+	return m
+}
+
 // gemma3 returns the keys that the text models of Gemma 3 share. scalar is query_pre_attn_scalar. stretched says that
 // positions are divided by eight for RoPE, as in the models from 4b on.
 func gemma3(positions, window int, scalar float64, stretched bool) map[string]any {
@@ -154,6 +164,10 @@ var presets = map[string]map[string]any{
 	"gemma3-4b":  shape("gemma3_text", 2560, 10240, 34, 8, 4, 256, 262208, gemma3(131072, 1024, 256, true)),
 	"gemma3-12b": shape("gemma3_text", 3840, 15360, 48, 16, 8, 256, 262208, gemma3(131072, 1024, 256, true)),
 	"gemma3-27b": shape("gemma3_text", 5376, 21504, 62, 32, 16, 128, 262208, gemma3(131072, 1024, 168, true)),
+	"gemma4-12b": shape("gemma4_text", 3840, 15360, 48, 16, 8, 256, 262144, gemma4(1, nil)),
+	"gemma4-31b": shape("gemma4_text", 5376, 21504, 60, 32, 16, 256, 262144, gemma4(4, nil)),
+	"gemma4-26b-a4b": shape("gemma4_text", 2816, 2112, 30, 16, 8, 256, 262144, gemma4(2, map[string]any{
+		"enable_moe_block": true, "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704})),
 
 	"phi3-mini": shape("phi3", 3072, 8192, 32, 32, 32, 96, 32064, phi(2047, 10000, 4096, 1, 32000, 32000)),
 	"phi4":      shape("phi3", 5120, 17920, 40, 40, 10, 128, 100352, phi(nil, 250000, 16384, 100257, 100257, 100257)),
