@@ -13,8 +13,9 @@ func passing(seq int) *Pass {
 		ActTakes: []schedule.Take{{Object: 1, Fetch: true, Arrives: true}}}}
 }
 
-// TestSlotsThatWaitAreForgotten: an offer is used once. A late offer is dropped when no message of its program can
-// follow. A slot waits once.
+// TestSlotsThatWaitAreForgotten: the Offloader uses another lane's offer of a slot once. It deletes
+// an unused offer when no message of its program can follow. The Prefetcher also forgets a slot
+// when the activation for it has arrived.
 func TestSlotsThatWaitAreForgotten(t *testing.T) {
 	c := newOffloaderCore(offloaderSpec{own: 1})
 	across := func(prog int) bool {
