@@ -67,8 +67,8 @@ func MeanOf(planes []State) *State {
 	return nil
 }
 
-// average moves the moving average of the tensor's elements [at, at+n) towards the weights, which have been updated
-// before.
+// average moves the moving average of the tensor's elements [at, at+n) towards their weights. The
+// update of the weights comes first.
 func (x *elements) average(of Mean, tl *model.TensorLayout, at, n int64) {
 	mean, c, count := of.Plane.Floats(x.tensor, at, n), of.Average.factors(x.step), int(n)
 	announceWrite(&mean[0], count)
