@@ -75,8 +75,9 @@ func (l *launch) rotate(c span) {
 	}
 }
 
-// normHeads norms q and k, and v if values are normed, in the packed rows x of chunk c and writes packed rows y. One
-// norm covers one head or all heads of a row (Config.QKNormWhole). y may be x, unless values are normed.
+// normHeads applies the q/k norm to q and k, and the value norm to v if the model has one. x has
+// packed rows (q, k and v side by side) of chunk c's tokens; the result is y, also packed. One norm
+// covers one head or all heads of a row (Config.QKNormWhole). y may be x, unless values are normed.
 func (l *launch) normHeads(y, x device.Tensor, c span) {
 	d := l.dims
 	a := op.RMSNorm{Y: y, RStd: l.rstdQ.of(c), X: x, W: l.headNorm(model.RoleQNorm), Rows: c.n, Groups: d.qGroups, Dim: d.q / d.qGroups,
@@ -92,8 +93,8 @@ func (l *launch) normHeads(y, x device.Tensor, c span) {
 	}
 }
 
-// rawV returns the column at which the values begin in a row of the qkv projection. If keys also serve as values, this
-// is the keys' column.
+// rawV returns the column at which the values begin in a row of the qkv projection. If the model
+// uses keys as values too, this is the keys' column.
 func (d dims) rawV() int { return d.raw - d.kv }
 
 // headNorm returns the weight of the q/k norm with role r: ones if the norm has no weights.
@@ -104,9 +105,9 @@ func (l *launch) headNorm(r model.Role) device.Tensor {
 	return l.w[r]
 }
 
-// rope rotates the q and k heads of chunk c's packed rows x in place; with inverse it rotates them back, for gradients.
-// Blocks without a rotary embedding skip the rotation. With query scaling it then multiplies q by the factor of its
-// position, also with inverse.
+// rope rotates the q and k heads of chunk c's packed rows x in place; with inverse it rotates them
+// back, for gradients. Blocks without a rotary embedding skip the rotation. If the model scales
+// queries by position, rope then multiplies q, or its gradient, by that scale.
 func (l *launch) rope(x device.Tensor, c span, inverse bool) {
 	d, cfg := l.dims, l.spec.Config
 	pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))
@@ -121,8 +122,8 @@ func (l *launch) rope(x device.Tensor, c span, inverse bool) {
 	}
 }
 
-// from returns the elements of t from index off to the end. In packed rows this is the view that begins at column off
-// of the first row.
+// from returns the elements of t from index off to the end. Callers use it as a view of packed rows
+// (q, k and v side by side) that begins at column off of each row.
 func from(t device.Tensor, off int) device.Tensor { return t.Slice(int64(off), t.Len-int64(off)) }
 
 // heads returns q, k and v as attention reads them, each with a row stride of dims.qkv.
@@ -158,8 +159,9 @@ func (l *launch) attentionShape() op.AttentionShape {
 		Window: c.Window(l.block), Softcap: float32(c.AttnSoftcap)}
 }
 
-// attend writes l.o, attention's output, and l.lse, the log-sum-exp, if a later operation reads it. In a recurrent
-// block it runs the recurrence instead.
+// attend runs attention for the whole micro-batch. It writes l.o, attention's output, and l.lse,
+// the log-sum-exp, if a later operation reads it. In a recurrent block it runs the recurrence
+// instead.
 func (l *launch) attend() {
 	if l.dims.recurrent {
 		l.recur(device.Tensor{}, device.Tensor{})
@@ -220,7 +222,8 @@ type attentionOutput interface {
 	grad(l *launch, dy device.Tensor, c span)
 }
 
-// plainOutput passes the output on unchanged.
+// plainOutput is the attentionOutput of models whose output projection reads attention's output
+// unchanged.
 type plainOutput struct{}
 
 func (plainOutput) of(l *launch, c span) device.Tensor { return l.o.of(c) }
@@ -238,7 +241,8 @@ type hiddenLink interface {
 	getDQKV(l *launch, c span) // loads the gradients of attention's inputs of a chunk
 }
 
-// nearLink is the hiddenLink of a run without Spec.OnHost. It copies nothing, because all rows stay on the device.
+// nearLink is the hiddenLink of a run with hidden states on the device. It copies nothing, because
+// attention's inputs and outputs stay there.
 type nearLink struct{}
 
 func (nearLink) putQKV(*launch, span)  {}

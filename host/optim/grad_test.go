@@ -21,8 +21,8 @@ func TestMisuseOfAddRowsPanics(t *testing.T) {
 	}
 }
 
-// TestSplitJoinIsExact: Join restores every fp32 value from its halves, and hi is the value rounded
-// to bf16. The test tries every upper half with lower halves around rounding boundaries.
+// TestSplitJoinIsExact: Join restores every fp32 value from the halves that Split makes. The test
+// tries every upper half with lower halves around rounding boundaries.
 func TestSplitJoinIsExact(t *testing.T) {
 	for high := range uint32(1 << 16) {
 		for _, low := range []uint32{0, 1, 2, 0x3fff, 0x7ffe, 0x7fff, 0x8000, 0x8001, 0xc000, 0xfffe, 0xffff} {
