@@ -6,10 +6,8 @@ import (
 	"mt/model"
 )
 
-// PositionsForward overwrites y with x + the learned rows of the tokens' positions.
-//
-//	x, y (T, h) act, not overlapping
-//	ws: needed if x and y are on the host
+// PositionsForward overwrites y with x plus the learned position embedding of each token's
+// position.
 func (t *Templates) PositionsForward(s device.Stream, w Weights, y, x Hidden, mb MicroBatch, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
 	in := t.spec.positionsSpace(t.dims, mb.Tokens, &allotter{mem: ws})
@@ -22,7 +20,8 @@ func (t *Templates) PositionsForward(s device.Stream, w Weights, y, x Hidden, mb
 	}
 }
 
-// PositionsBackward accumulates the gradient of the learned rows. The gradient of x is dx itself.
+// PositionsBackward accumulates the gradient of the learned position embeddings. The gradient of x
+// is dx itself.
 //
 //	g: overwritten if first is set, else accumulated; dx (T, h) act
 //	ws: needed if dx is on the host
