@@ -8,6 +8,9 @@ import (
 
 // PositionsForward overwrites y with x plus the learned position embedding of each token's
 // position.
+//
+//	x, y (T, h) act, not overlapping
+//	ws: needed if x and y are on the host
 func (t *Templates) PositionsForward(s device.Stream, w Weights, y, x Hidden, mb MicroBatch, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
 	in := t.spec.positionsSpace(t.dims, mb.Tokens, &allotter{mem: ws})

@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sigaction is the kernel's record of one signal's action: handler, flags and mask. The layout depends on the
-// architecture and takes at most 64 bytes. mt only saves and restores it. Using words aligns it.
+// sigaction is the kernel's record of one signal's action: handler, flags and mask. mt saves and
+// restores the record without reading it, so its layout, which depends on the architecture, does
+// not matter. It takes at most 64 bytes and must be aligned like words.
 type sigaction [8]uint64
 
 // actions has the actions of all signals, by number.
