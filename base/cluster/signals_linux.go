@@ -40,10 +40,11 @@ func setAction(signal int, a *sigaction) {
 // maskBytes is the size of the kernel's set of signals, an argument of its calls.
 const maskBytes = 8
 
-// keepSignals saves the actions of all signals and returns a function that restores them. MPI libraries, and libraries
-// that they load, catch signals to print a trace; some (UCX) do so when loaded. A nil dereference or a truncated
-// mapping would then end the process where Go raises a panic, and a closed terminal would go unnoticed. Calls of
-// signal.Notify or signal.Stop in between have no effect.
+// keepSignals saves the actions of all signals and returns a function that restores them. MPI
+// libraries, and libraries that they load, catch signals to print a trace; some (UCX) do so when
+// loaded. Go relies on its own signal handlers: without them a nil dereference or a truncated
+// mapping would end the process instead of raising a panic, and a closed terminal would go
+// unnoticed. Calls of signal.Notify or signal.Stop before the restore have no effect.
 func keepSignals() (restore func()) {
 	before := signalActions()
 	return func() {
