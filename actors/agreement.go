@@ -31,8 +31,8 @@ type passEnd struct {
 	Layer, MicroBatch int
 }
 
-// passAgreed tells the Conductor that all ranks have exchanged their results of a pass, and carries
-// these results.
+// passAgreed tells the Conductor that all ranks have exchanged their results of a pass. It carries
+// the results.
 type passAgreed struct {
 	Landed LossLanded // this rank's
 	All    []passEnd  // by rank

@@ -150,9 +150,9 @@ func putFloats(dst []byte, v []float32) {
 	}
 }
 
-// lossScale returns the factor by which each token's loss gradient is multiplied, so that gradients
-// are those of the mean loss: 1 / supervised tokens of the batch over all ranks. If the run trains
-// on preference pairs, the factor is 1 / pairs.
+// lossScale returns 1 / supervised tokens of the batch over all ranks. Each token's loss gradient
+// is multiplied by this factor, so the gradients belong to the mean loss. If the run trains on
+// preference pairs, the factor is 1 / pairs.
 func (r *run) lossScale(b *data.Batch) float32 {
 	n := b.AllSupervised()
 	if r.onPairs() {

@@ -27,8 +27,8 @@ type computeCore struct {
 	acts     map[int]slotGrant // by object of programs[0]
 	gradFree []int
 	grad     int // buffer in which the current visit sums its gradient; −1: none
-	// deferred holds messages that bring inputs, such as slot grants, which arrived before their
-	// program began. It also holds grants of a tile whose earlier slot is still in use (see admit).
+	// deferred holds messages with inputs, such as slot grants, that arrived before their program
+	// began. It also holds grants of a tile whose earlier slot is still in use (see admit).
 	deferred []message
 	ahead    runAhead
 	blocked  Cause // what the next launch lacked when it was last checked; NoStall: nothing
@@ -80,8 +80,8 @@ func newComputeCore(x computeSpec) *computeCore {
 	return c
 }
 
-// needsSlot reports whether visit v must wait for a slot with its tile: v uses weights, and no hook
-// says that v does no work (idle), as for an expert without tokens.
+// needsSlot reports whether visit v must wait for a slot with its tile. It must if v uses weights,
+// and no hook says that v does no work (idle), as for an expert without tokens.
 func (c *computeCore) needsSlot(p *Pass, v schedule.Visit) bool {
 	return v.Weighs() && !slices.ContainsFunc(c.hooks, func(w launchHook) bool { return w.idle(p, v) })
 }
@@ -259,7 +259,7 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	return append(out, c.after(p, v, l, e)...)
 }
 
-// use returns the slot that holds an activation; −1 if object is negative. object is the
+// use returns the slot that holds an activation; −1 if object is negative. Argument object is the
 // activation's number in the program's Objects. wait: this is the first launch to use the slot
 // after a copy into it was enqueued, so the launch must wait for that copy.
 func (c *computeCore) use(object int) (slot int, wait bool) {
@@ -411,7 +411,7 @@ type wait struct {
 	cause Cause
 }
 
-// waits lists the events that a launch waits for. The slot of its output needs no event: the slot's
+// waits lists the events that a launch waits for. The slot of its output needs no event. The slot's
 // last user was either a launch on this same stream, or a spill that was complete before the slot
 // was granted again.
 func (r *lane) waits(e enqueue, l schedule.Launch, v schedule.Visit) []wait {

@@ -16,9 +16,8 @@ import (
 )
 
 // This file has the parts of a run that only layers with experts need. All these layers use one
-// MoEState on the device (each token's chosen experts, and intermediate results, of one layer), one
-// layer at a time. The numbers of tokens that each expert gets (the routing) are also copied to the
-// host.
+// MoEState on the device (each token's chosen experts, and intermediate results, of one layer) in
+// turn. The numbers of tokens that each expert gets (the routing) are also copied to the host.
 
 // experts is the memory of the current layer with experts: its MoEState on the device, for all tokens of a batch, and
 // host memory for its routing.
@@ -263,8 +262,8 @@ type expertLaunches struct {
 	counted bool        // the counts of all lanes and ranks were sent to the device for the backward
 }
 
-// admit accepts routings and the load that the ranks have agreed on. The routings include those of
-// layers on other lanes, because this lane needs them for the load-balancing loss.
+// admit accepts routings and the load that the ranks have agreed on. The routings of layers on
+// other lanes are included, because this lane needs them for the load-balancing loss.
 func (x *expertLaunches) admit(p *Pass, msg message) bool {
 	switch m := msg.(type) {
 	case RoutingLanded:
@@ -358,8 +357,8 @@ func (r *lane) auxLoss(p *Pass, load float64) float64 {
 }
 
 // before runs before each launch. One launch of a pass brings the experts' token counts over all
-// lanes and ranks (e.Counts). before copies these counts to the device for the backward, because
-// the device itself has counted only the tokens of its own lane.
+// lanes and ranks (e.Counts). Function before copies these counts to the device for the backward,
+// because the device itself has counted only the tokens of its own lane.
 func (r expertLane) before(e enqueue, _ schedule.Launch, _ schedule.Visit) {
 	if e.Counts == nil {
 		return

@@ -83,8 +83,8 @@ func (p *matrixCore) take(msg message) ([]effect, bool) {
 	return nil, false
 }
 
-// workDone counts one finished work of layer l's update: its units, or the apply of one matrix.
-// After the last one the layer is updated; before that the result is nil.
+// workDone counts a finished work of layer l's update: its units, or the apply of a matrix. After
+// the last one the layer is updated; before that the result is nil.
 func (p *matrixCore) workDone(l int) []effect {
 	if p.worksLeft[l]--; p.worksLeft[l] > 0 {
 		return nil

@@ -227,8 +227,8 @@ func (c *optimizerCore) step(msg message) (out []effect) {
 	return append(out, c.advance()...)
 }
 
-// take passes a message, which the core itself does not handle, to the subcore that handles it. It
-// panics if there is none.
+// take passes a message that the core itself does not handle to the subcore in charge. It panics if
+// there is none.
 func (c *optimizerCore) take(msg message) []effect {
 	for _, p := range c.subcores {
 		if out, ok := p.take(msg); ok {

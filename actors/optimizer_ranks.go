@@ -39,9 +39,8 @@ type rankCore struct {
 	c      *optimizerCore
 	allIDs [][]int32 // unique ids of each rank's batch
 	buffer []int     // by layer: the exchange buffer in use; −1: none
-	// With clipping, the ranks agree once a step on the gradient norm. asked is the last step for
-	// which this has begun, agreed the last step for which it is done, and normSquares the square
-	// of that norm.
+	// With clipping, the ranks agree once a step on the gradient norm. The last step to begin this
+	// is asked, the last step to complete it agreed, and normSquares the square of the norm.
 	asked, agreed int
 	normSquares   float64
 }
@@ -188,8 +187,8 @@ func (e agreeNorm) start(r *lane, w work) error {
 func readInt(v []byte) int { return int(int64(binary.LittleEndian.Uint64(v))) }
 
 // allGather sends value to all ranks and receives their values over c. It is the work w of actor
-// id. what names the operation in errors. found computes the work's result from the values, which
-// are in rank order.
+// id. Errors name the operation by what. Function found computes the work's result from the values,
+// in rank order.
 func (r *run) allGather(id address, w work, c cluster.Comm, what string, value []byte, found func([][]byte) (any, error)) {
 	var all [][]byte
 	r.collective(id, w, what, func(done func(error)) {

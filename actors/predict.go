@@ -85,7 +85,7 @@ type mailbox struct {
 	busy    bool // handling a message, or about to
 }
 
-// blankHome is the host.Home of a prediction. Its tiles have the right sizes but no content; all
+// blankHome is the host.Home of a prediction. Its tiles have the right sizes but no content. All
 // share one memory, which nobody reads.
 type blankHome struct {
 	plan *plan.Run
@@ -169,8 +169,8 @@ func (p *prediction) begin(w work, started, f func()) {
 }
 
 // result returns the result that a task's work f would compute. It runs f only for tasks that pack
-// a batch or count bytes on disks, because the prediction needs these. For other tasks it returns 0
-// (for sums of squares) or nil.
+// a batch or count bytes on disks, because the prediction needs the results. For other tasks it
+// returns 0 (for sums of squares) or nil.
 func (p *prediction) result(w work, f func() (any, error)) (any, error) {
 	switch w.do.(type) {
 	case packBatch, fetchState, flushState, putGrad, fetchGrad, readParams: // they count bytes on disks

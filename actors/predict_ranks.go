@@ -8,8 +8,8 @@ import (
 )
 
 // This file predicts a run with several ranks. All ranks are assumed to do the same at the same
-// time, so only one rank is predicted. Its exchanges take the network's time for their bytes; it
-// never waits for another rank.
+// time, so only one rank is predicted. Its exchanges take the network's time for their bytes. The
+// predicted rank never waits for another.
 
 // predictedWorld is the cluster.World of a predicted rank: the group of all ranks, of which only this one exists.
 type predictedWorld struct{ p *prediction }

@@ -77,9 +77,10 @@ func decodePairs(v []byte) (s PairSums) {
 // onPairs reports whether the run trains on preference pairs.
 func (r *run) onPairs() bool { return !r.plan.Spec.Preference.None() }
 
-// fillReferences adds what only training on preference pairs needs to `to`, the micro-batch m as
-// launches see it: the reference model's log p of each document, and the weight of the likelihood
-// loss. place puts a list into the batch's staging buffer and returns its tensor on the device.
+// fillReferences adds inputs for training on preference pairs to `to`, the micro-batch m as
+// launches see it. The inputs are the reference model's log p of each document, and the weight of
+// the likelihood loss. Function place puts a list into the batch's staging buffer and returns its
+// tensor on the device.
 //
 // A rank without rows computes a stand-in batch, which has documents but no pairs. These documents
 // have no targets, so their reference values do not matter.

@@ -105,8 +105,8 @@ func (c *prefetcherCore) step(msg message) (out []effect) {
 	return append(out, c.advance()...)
 }
 
-// take passes a message, which the core itself does not handle, to the server that handles it. It
-// panics if there is none.
+// take passes a message that the core itself does not handle to the server in charge. It panics if
+// there is none.
 func (c *prefetcherCore) take(msg message) []effect {
 	for _, s := range c.servers {
 		if out, ok := s.take(msg); ok {
@@ -144,8 +144,8 @@ func (c *prefetcherCore) advance() (out []effect) {
 }
 
 // upToDate reports whether layers are at the version that pass p needs. If not, cause is the reason
-// why their update is not done. If they are, cause is the reason why their weights came late, for
-// the case that a launch waits for them.
+// why their update is not done. If they are, cause is the reason why weights came late, for the
+// case that a launch waits for them.
 func (c *prefetcherCore) upToDate(p *Pass, layers ...int) (ok bool, cause Cause) {
 	cause = StallWeights
 	for _, l := range layers {
@@ -449,8 +449,8 @@ func (r *lane) sourceLayers() (out []int) {
 	return out
 }
 
-// allocWeights allocates the weight slots of all classes (a class: slots of one size, such as those
-// for heads), and chooses for each layer where its tile is copied from.
+// allocWeights allocates the weight slots of all classes (a class: slots of one size, such as the
+// slots for heads). It also chooses the memory from which each layer's tile is copied.
 func (r *lane) allocWeights() error {
 	for l := range r.schedule.Layers {
 		held := r.inMemory
@@ -529,7 +529,7 @@ func (x *activationServer) serve(s *prefetchState) (out []effect) {
 }
 
 // fill returns the effects that fill a slot for the activation of take t, the program's entry for
-// it, and that grant the slot to Compute.
+// it, and grant the slot to Compute.
 func (x *activationServer) fill(p *Pass, t schedule.Take, slot int) []effect {
 	o := p.Objects[t.Object]
 	granted := send{x.c.lane.compute(), ActivationFetched{Prog: p.Seq, Object: t.Object, Slot: slot, Filled: t.Fetch}}
@@ -567,7 +567,7 @@ func (r *lane) upErr() error {
 }
 
 // enqueued returns the first error of the streams that copy to the device, if any. A task calls it
-// after it has enqueued a copy. what and args are a format that names the copy in the error.
+// after enqueueing a copy. Format what, with args, names the copy in the error.
 func (r *lane) enqueued(what string, args ...any) error {
 	if err := r.upErr(); err != nil {
 		return fmt.Errorf(what+": %w", append(args, err)...)

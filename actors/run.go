@@ -206,7 +206,7 @@ func (l *lane) processes(balance balancing) []*process {
 		{id: l.index.prefetcher(), core: prefetcher}}
 }
 
-// optimizerSpec makes the settings of the Optimizer's core. into has for each layer the layer to
+// optimizerSpec makes the settings of the Optimizer's core. For each layer, into has the layer to
 // whose gradient its own is added; the layer itself, unless two layers share a table. clip bounds
 // the norm of all gradients, bound the norm of each layer's gradient; 0: no bound.
 func (r *run) optimizerSpec(into []int, clip, bound float64) optimizerSpec {

@@ -160,8 +160,8 @@ func (c *stagerCore) beginRound() (out []effect) {
 	return out
 }
 
-// read is called when layer l's state has been read. It reports this to the actor that needs the
-// state: the Checkpointer in a save round, otherwise the Optimizer.
+// read is called when layer l's state has been read. It then tells the actor that needs the state:
+// the Checkpointer in a save round, otherwise the Optimizer.
 func (c *stagerCore) read(l int) []effect {
 	s := c.staged[l]
 	s.read, c.reading = true, false
@@ -258,7 +258,7 @@ func (r *run) named(what string, layer int, err error) error {
 }
 
 // diskTraffic counts the bytes that a run reads from and writes to disks, and the time for which
-// they are busy. Checkpoints are not counted.
+// disks are busy. Checkpoints are not counted.
 type diskTraffic struct {
 	read, written atomic.Int64 // bytes, uncompressed
 

@@ -37,8 +37,8 @@ type passTimeline struct {
 	ends   []device.Event // of stalls, freed with this timeline
 	err    error          // the first error of making an event
 
-	// work, step and shown are for the trace: work is the launch to which the next marks belong,
-	// step the training step, and shown the start and end of the pass in the trace.
+	// work, step and shown are for the trace. The next marks belong to launch work, step is the
+	// training step, and shown has the start and end of the pass in the trace.
 	work  *piece
 	step  int
 	shown [2]time.Duration
@@ -268,6 +268,6 @@ func (s *countedStream) Wait(e device.Event) { s.watch.wait(e) }
 
 func (s *countedStream) Notify(f func(error)) { s.watch.notify(f) }
 
-// end tells the timeline that the current piece of work ends here. It is for streams that enqueue
-// no notification after their copies.
+// end tells the timeline that the current piece of work ends here. It is for streams without a
+// notification after their copies.
 func (s *countedStream) end() { s.watch.end() }

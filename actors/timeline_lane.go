@@ -24,9 +24,9 @@ type laneTracer struct {
 	all, free []device.Event
 	closed    bool
 
-	// shift is added to the device's time to get the time shown in the trace. low and high are the
-	// bounds of shift that follow from works finished since the last correction: a work ends after
-	// it was enqueued and before its notification.
+	// shift is added to the device's time to get the time shown in the trace. The bounds of shift,
+	// low and high, follow from works finished since the last correction: a work ends after it was
+	// enqueued and before its notification.
 	shift, low, high time.Duration
 
 	routed  *piece // the router's last launch whose routing is not yet offloaded
@@ -158,8 +158,8 @@ func (l *laneTracer) boundShift(p *piece) {
 	l.low, l.high = max(l.low, p.enqueued+l.skew-end), min(l.high, l.now()+l.skew-end)
 }
 
-// event returns an event to record: one that is no longer needed, or a new one. The caller holds
-// l.mu.
+// event returns an event to record: a used event that is no longer needed, or a new one. The caller
+// holds l.mu.
 func (l *laneTracer) event() (device.Event, error) {
 	if n := len(l.free); n > 0 {
 		e := l.free[n-1]

@@ -55,8 +55,8 @@ func (l *laneTracer) launchCredits(e enqueue, la schedule.Launch, v schedule.Vis
 }
 
 // activation records that launch p uses an activation, the object with number id, in an activation
-// slot; slot −1: there is none. turned: the launch replaces the activation in the slot by another
-// one. fetched: the activation was copied from the host into the slot.
+// slot; slot −1: there is none. If turned, the launch replaces the activation in the slot by
+// another one. If fetched, the activation was copied from the host into the slot.
 func (l *laneTracer) activation(pass *Pass, slot, id int, fetched, turned bool, p *piece) {
 	if slot < 0 {
 		return

@@ -28,7 +28,7 @@ func (l *LayerState) ApplyMatrix(m optim.Matrix, o optim.Grad, by *optim.MatrixU
 }
 
 // pieces cuts matrix m into pieces of at most matrixPiece elements and calls f once for each piece,
-// on all cores. A piece has n elements, the first of which is element `at` of the matrix.
+// on all cores. A piece has n elements and begins with element `at` of the matrix.
 func (l *LayerState) pieces(m optim.Matrix, f func(at, n int64)) {
 	l.changed = true
 	elems := m.Elems()

@@ -117,9 +117,9 @@ var limits = []struct{ name, used, ulimit string }{
 	{"Max data size", "VmData:", "ulimit -d"},
 }
 
-// limitSlack is the most memory, in bytes, that the Go runtime maps for itself during a run: it
-// maps its heap in ranges of 64 MiB, and a stack for every thread. The room under a ulimit is
-// reduced by it.
+// limitSlack is the most memory, in bytes, that the Go runtime maps for itself during a run. The
+// runtime maps its heap in ranges of 64 MiB, and a stack for every thread. The room under a ulimit
+// is reduced by it.
 const limitSlack = 192 << 20
 
 // underLimits returns the smaller of r and the memory that the process may still take under its resource limits.

@@ -26,8 +26,8 @@ func newNodeQueues(nodes, count int, node func(i int) int) nodeQueues {
 }
 
 // take returns the index of an item that no call has returned before. It takes an item of node
-// `first` if one is left, otherwise one of another node. All calls together must take at most as
-// many indices as there are.
+// `first` if one is left, otherwise an item of another node. All calls together must take at most
+// as many indices as there are.
 func (q nodeQueues) take(first int) int {
 	for j := range q {
 		own := &q[(first+j)%len(q)]

@@ -200,7 +200,7 @@ func (l *LayerState) extentBytes() int64 {
 }
 
 // bind cuts mem, a state slot's part for this layer's state, into the memory of its lower halves
-// and planes. mem nil: they have no memory until the next bind.
+// and planes. With mem nil, they have no memory until the next bind.
 func (l *LayerState) bind(mem []byte) {
 	l.State = mem
 	take := func(bytes int64) []byte {

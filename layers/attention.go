@@ -75,9 +75,10 @@ func (l *launch) rotate(c span) {
 	}
 }
 
-// normHeads applies the q/k norm to q and k, and the value norm to v if the model has one. x has
-// packed rows (q, k and v side by side) of chunk c's tokens; the result is y, also packed. One norm
-// covers one head or all heads of a row (Config.QKNormWhole). y may be x, unless values are normed.
+// normHeads applies the q/k norm to q and k, and the value norm to v if the model has one. Input x
+// has packed rows (q, k and v side by side) of chunk c's tokens; the result is y, also packed. One
+// norm covers one head or all heads of a row (Config.QKNormWhole). y may be x, unless values are
+// normed.
 func (l *launch) normHeads(y, x device.Tensor, c span) {
 	d := l.dims
 	a := op.RMSNorm{Y: y, RStd: l.rstdQ.of(c), X: x, W: l.headNorm(model.RoleQNorm), Rows: c.n, Groups: d.qGroups, Dim: d.q / d.qGroups,

@@ -119,7 +119,7 @@ func (l *launch) attendBackward() {
 }
 
 // sinkGrad accumulates the gradients of the attention sinks of heads first to first+heads−1. It
-// runs after these heads' attention backward, which has written l.delta (for each row the sum of
+// runs after the heads' attention backward, which has written l.delta (for each row the sum of
 // output times output gradient). lse is the heads' log-sum-exp.
 func (l *launch) sinkGrad(lse device.Tensor, first, heads int) {
 	sum, ok := l.g[model.RoleSinks]

@@ -158,8 +158,8 @@ func (l *launch) scaleLayer(c span) {
 	}
 }
 
-// scaleBy multiplies x (n, h) by a scalar parameter, the only element of the tensor by. zeros (n)
-// i32 is scratch memory for the indices with which all rows select that element.
+// scaleBy multiplies x (n, h) by a scalar parameter, the only element of the tensor by. Scratch
+// memory zeros (n) i32 holds the indices with which all rows select that element.
 func (t *Templates) scaleBy(s device.Stream, x, by, zeros device.Tensor, n int) {
 	s.Zero(zeros.Mem())
 	op.Do(t.dev, s, op.ScaleRows{X: x, W: by, Index: zeros, T: n, C: t.dims.hidden, P: 1})

@@ -96,9 +96,9 @@ func (t *Templates) addBiasGrad(s device.Stream, g Grads, r model.Role, dy devic
 // overwrites the gradient instead of adding.
 func (l *launch) overwrites(c span) bool { return l.first && c.at == 0 }
 
-// mlpBackward is the backward of the MLP for the tokens of chunk c. l.y holds dy, the gradient of
-// the block's output, and receives the gradient of the residual stream before the MLP. In a
-// parallel block it adds the MLP's gradient with respect to the block's input x to dy.
+// mlpBackward is the backward of the MLP for the tokens of chunk c. Buffer l.y holds dy, the
+// gradient of the block's output, and receives the gradient of the residual stream before the MLP.
+// In a parallel block it adds the MLP's gradient with respect to the block's input x to dy.
 func (l *launch) mlpBackward(c span) {
 	d, s := l.dims, l.s
 	if l.keep < KeepAll && !d.parallel {
@@ -128,8 +128,8 @@ func (l *launch) mlpBackward(c span) {
 }
 
 // inputBackward is the backward of a projection input(x)·Wᵀ with respect to x, whose gradient it
-// adds to l.y. dy (n, out) is the gradient of the projection's output. w is the role of the matrix
-// W, and r the role of the input norm's weight.
+// adds to l.y. Tensor dy (n, out) is the gradient of the projection's output. w is the role of the
+// matrix W, and r the role of the input norm's weight.
 func (l *launch) inputBackward(w, r model.Role, dy device.Tensor, x rows, out int, c span) {
 	if y, h := l.y.of(c), l.dims.hidden; !l.dims.normIn {
 		op.Do(l.dev, l.s, op.MatMul{M: c.n, N: h, K: out, A: dy, B: l.w[w], C: y, D: y})

@@ -7,8 +7,8 @@ package layers
 //	whose attention is computed again (see PairsAgain)
 //
 // Matrix products and attention's forward count. Norms and rotations do not, as in model FLOPs. The
-// attention scores that AttentionBackward always computes again do not count either: they are part
-// of that operation.
+// attention scores that AttentionBackward always computes again do not count either: they belong to
+// the operation.
 func (s Spec) RecomputedFLOPs(tokens, pairs int64) int64 {
 	n := s.attentionFLOPs(pairs)
 	for block := s.NoBackward; block < s.Config.NumLayers; block++ {
@@ -29,8 +29,8 @@ func (s Spec) PairsAgain(length int) (n int64) {
 }
 
 // BlockRecomputes returns the FLOPs that one block's backward computes a second time if the forward
-// keeps the results that keep names. products are those of the given tokens, attention those of the
-// block's (query, key) pairs.
+// keeps the results that keep names. The given tokens' matrix products take products of these
+// FLOPs, the block's (query, key) pairs attention.
 func (s Spec) BlockRecomputes(block int, keep Keep, tokens, pairs int64) (products, attention int64) {
 	if keep < KeepAttention {
 		attention = s.attentionFLOPs(pairs)

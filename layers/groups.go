@@ -66,8 +66,8 @@ type scratch struct {
 	bytes      int64
 }
 
-// waiting describes rows on the host, one kind of them: those of the first group (a key/value head
-// with its query heads) for all tokens, then those of the second, and so on.
+// waiting describes rows of one kind on the host. First come the rows of the first group (a
+// key/value head with its query heads) for all tokens, then the second group's rows, and so on.
 type waiting struct {
 	host    []byte
 	group   int64 // bytes of a group

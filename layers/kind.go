@@ -18,8 +18,8 @@ type Kind interface {
 	Parts(s Spec, l model.Layout) int
 	Part(s Spec, l model.Layout, k int) Tile
 	// Largest returns the indices of some parts of the layer. Among them are a part with the
-	// largest tile in a slot and a part with the largest gradient, so that buffers can be sized
-	// from these parts alone.
+	// largest tile in a slot and a part with the largest gradient, so buffers can be sized from
+	// these parts alone.
 	Largest(s Spec, l model.Layout) []int
 	// RowElems returns the width of a row if the layer's gradient has only the rows that a batch uses, as the
 	// embedding's has. 0: the gradient has all of the layer's tensors.
@@ -28,7 +28,7 @@ type Kind interface {
 	// gradient does not overwrite the input.
 	Activations(s Spec) int
 	// SavedBytes returns how many bytes the forward of a micro-batch keeps for its backward,
-	// besides the layer's input. keep says which tensors are kept, block is the number of the
+	// besides the layer's input. Level keep says which tensors are kept, block is the number of the
 	// layer's decoder block, and tokens the size of the micro-batch.
 	SavedBytes(s Spec, block int, keep Keep, tokens int) int64
 	// WorkspaceBytes returns how many bytes of workspace one launch of at most Spec.MaxTokens tokens needs; 0: none, or

@@ -97,7 +97,7 @@ func (r mamba2) scan(l *launch, last device.Tensor) {
 }
 
 // backward writes the gradients of x, b, c and the steps into their columns of l.dqkv.
-// mamba2Outputs.grad writes those of z.
+// mamba2Outputs.grad writes the gradient of z.
 func (r mamba2) backward(l *launch) {
 	b := l.ssd
 	op.Do(l.dev, l.s, op.SSDBackward{SSDShape: r.shape(l), DXBC: b.dconv.t, DDt: from(l.dqkv.t, r.stepsAt()), DALog: l.g[model.RoleRecurDecay],

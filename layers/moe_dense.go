@@ -119,8 +119,8 @@ func (l *moeLaunch) sumGrad(dy device.Tensor, x rows, saved device.Mem) {
 }
 
 // backThroughOutput is the backward of a norm on one of the two outputs, for chunk c: it writes dx
-// (C, h), the gradient of x, from dy, the gradient of norm(x). r is the role of the norm's weight.
-// dw accumulates the gradient of this weight, unless none. The norm runs again for its statistics.
+// (C, h), the gradient of x, from dy, the gradient of norm(x). The norm's weight has role r. dw
+// accumulates the gradient of this weight, unless none. The norm runs again for its statistics.
 func (l *moeLaunch) backThroughOutput(r model.Role, dx, dy, x, dw device.Tensor, c span) {
 	rstd := l.beside.rstdOut.of(c)
 	op.Do(l.dev, l.s, l.rmsNorm(dx, rstd, x, l.w[r], c.n))
@@ -151,7 +151,8 @@ func (l *moeLaunch) besideBackward(dy, x device.Tensor, c span, saved device.Mem
 }
 
 // backThroughInput is the backward of a norm of the layer's input x, for chunk c: it adds the
-// gradient of x to dx (C, h). dy is the gradient of norm(x), and r the role of the norm's weight.
+// gradient of x to dx (C, h). Tensor dy is the gradient of norm(x), and r the role of the norm's
+// weight.
 func (l *moeLaunch) backThroughInput(r model.Role, dx, dy, x device.Tensor, c span) {
 	l.norm(l.s, l.beside.n.of(c), l.beside.rstd.of(c), x, l.w, r, c.n)
 	l.backThroughNorm(l.s, l.w, l.g, r, dx, dy, x, l.beside.rstd.of(c), c.n, true)

@@ -2,7 +2,7 @@ package layers
 
 import "mt/device"
 
-// ActivationPiece is the largest number of bytes of activations in one copy. A GPU has one copy
+// ActivationPiece is the largest number of bytes of activations in one copy. A GPU has a copy
 // engine for each direction, which finishes a copy before it begins another. Because activations
 // are copied in pieces, a tile of weights waits for at most one piece, not for a whole hidden
 // state, which may have 256 MiB.

@@ -18,7 +18,7 @@ type recurrence interface {
 	keepStates(b *buffers, d dims, tokens int, mem *allotter)
 	keepInputs(b *buffers, d dims, tokens int, mem *allotter)
 	// buffers takes from ws the recurrence's own buffers, except those that the forward keeps at
-	// level keep. backward: it also takes the buffers of the backward.
+	// level keep. With backward, it also takes the buffers of the backward.
 	buffers(s Spec, b *buffers, d dims, keep Keep, tokens int, backward bool, ws *allotter)
 	// project writes qkv, the recurrence's inputs, for the tokens of chunk c from n, the normed hidden states.
 	project(l *launch, n device.Tensor, c span)
@@ -51,7 +51,7 @@ func recurrenceOf(c *model.Config) recurrence {
 }
 
 // forRecurrent returns d changed for a recurrent block: the widths and parameter roles of its
-// recurrence replace those of attention.
+// recurrence replace attention's.
 func (d dims) forRecurrent() dims {
 	d.recurrent, d.gated, d.qkNorm, d.sinks, d.mla, d.kv = true, false, false, false, nil, 0
 	d.outRole, d.outBias, d.output = model.RoleRecurOut, model.RoleRecurOutBias, plainOutput{}

@@ -118,7 +118,7 @@ func BindGrads(layout model.Layout, buf device.Mem) Grads {
 }
 
 // BindSlab views the gradient of the tile in slab, the fp32 slab of its layer, on a device that
-// sums gradients there. ids is the number of unique ids in the batch, for the embedding. A tensor
+// sums gradients there. For the embedding, ids is the number of unique ids in the batch. A tensor
 // whose gradient belongs to another part of the layer is left out.
 func (t Tile) BindSlab(slab device.Mem, ids int) Grads {
 	if t.row > 0 {

@@ -27,7 +27,7 @@ type platform struct {
 }
 
 // platforms lists all targets. The instruction set in level applies to compiled Go code. mt's
-// assembly uses newer instructions if the processor has them, which it checks at run time.
+// assembly uses newer instructions after a check at run time that the processor has them.
 var platforms = []platform{
 	{"amd64", "GOAMD64=v1", "x86_64", "/lib64/ld-linux-x86-64.so.2"},
 	{"arm64", "GOARM64=v8.0", "aarch64", "/lib/ld-linux-aarch64.so.1"},

@@ -139,8 +139,8 @@ func newLocalInbox(draw *rand.Rand, delay time.Duration) *localInbox {
 	return in
 }
 
-// add schedules a call of the completion callback f. After the inbox is closed, f runs at once on
-// its own goroutine, so that nobody waits for it forever.
+// add schedules a call of the completion callback f. After the inbox is closed, f runs at once on a
+// new goroutine, so that nobody waits for it forever.
 func (in *localInbox) add(f func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

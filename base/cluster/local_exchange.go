@@ -107,8 +107,8 @@ func (e *localExchange) end(at int, err error) {
 	delete(e.rounds, at)
 }
 
-// check returns an error for a call whose counts are negative, are not one for each of size ranks,
-// or do not add up to the length of the data.
+// check returns an error for wrong counts: a negative one, more or fewer than the size ranks, or a
+// sum that is not the length of the data.
 func (c *localCall) check(size int) error {
 	for _, side := range []struct {
 		data   []byte

@@ -192,7 +192,7 @@ func (w *mpiWorld) Close() error {
 // These are the times for which end waits for events that it cannot observe.
 const (
 	// abortAfter is a pause before the abort. Without it, output written just before may be lost:
-	// MPICH's mpirun ends the processes before it reads the rest of their output.
+	// MPICH's mpirun ends the processes before reading the rest of their output.
 	abortAfter = 300 * time.Millisecond
 	// abortWithin is how long end waits for the MPI goroutine to abort. That goroutine may be
 	// inside a call that waits for a vanished rank.
@@ -332,10 +332,10 @@ func (c *mpiComm) AllGatherV(data []byte, counts []int, done func(error)) {
 	})
 }
 
-// window returns which part of each rank's bytes lies in the bytes [from, to) of data, one of the
-// windows into which AllGatherV is split. data has counts[r] bytes of each rank r, in rank order.
-// The results have one value for each rank: the length of its part, and the part's offset within
-// the window.
+// window returns which part of each rank's bytes lies in the bytes [from, to) of data. AllGatherV
+// is split into such windows. Slice data has counts[r] bytes of each rank r, in rank order. The
+// results have one value for each rank: the length of its part, and the part's offset within the
+// window.
 func window(counts []int, from, to int) (lengths, places []int32) {
 	begin := 0
 	for _, n := range counts {

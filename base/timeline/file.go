@@ -216,8 +216,8 @@ func (f *File) write(e *event) {
 	case flowed:
 		f.flows++
 		// This line concerns the end of a flow. By default Perfetto attaches it to the next span
-		// that begins later. The field bp attaches it to the span in progress at that time, which
-		// may begin just then, but may not end then.
+		// that begins later. The field bp attaches it to the span in progress at that time. The
+		// span may begin just then, but may not end then.
 		b = f.flow(b, 's', e, e.from, e.start)
 		b = append(f.flow(b, 'f', e, e.to, e.end), `,"bp":"e"}`...)
 	}

@@ -155,8 +155,8 @@ func (f ringFile) WriteAt(b []byte, at int64) (int, error) {
 }
 
 // later reports whether the error of a transfer by an io_uring is temporary, so that pread or
-// pwrite can do the transfer: a signal, no room in the kernel for another transfer, or the end of
-// the submitting thread.
+// pwrite can do the transfer. Such errors are a signal, no room in the kernel for another transfer,
+// or the end of the submitting thread.
 func later(err error) bool {
 	return errors.Is(err, syscall.ECANCELED) || errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EBUSY)
 }

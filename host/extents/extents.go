@@ -115,8 +115,8 @@ func Open(o Options) (*Files, error) {
 	return e, nil
 }
 
-// settle reserves the disk space for all extents. The files that Open has opened get it, or each
-// extent gets a file of its own (Options.Heads).
+// settle reserves the disk space for all extents. The files opened by Open get it, or each extent
+// gets a file of its own (Options.Heads).
 func (e *Files) settle() (err error) {
 	if e.o.Heads != nil {
 		if e.why, err = e.o.Apart(e.paths[0]); err != nil {

@@ -100,7 +100,7 @@ func halfway(low, high float32) float32 {
 
 // dynamicTree returns the values of a dynamic tree in rising order. A dynamic tree is a number
 // format for quantised moments: a power of ten as exponent, and more fraction bits the larger the
-// number is. exps is the number of exponents. Signed trees have negative values too; unsigned trees
+// number is. The tree has exps exponents. Signed trees have negative values too; unsigned trees
 // have twice as many magnitudes instead.
 func dynamicTree(signed bool, exps int) []float32 {
 	values := []float32{0, 1}
@@ -155,8 +155,8 @@ var schemes = map[int]*scheme{
 	4: {U4, 128, newCodebook(dynamicTree(true, 3)), newCodebook(linear())},
 }
 
-// book returns the codebook for moments that can be negative (signed), or the one for moments that
-// cannot.
+// book returns the codebook for moments that can be negative (signed), or the codebook for all
+// others.
 func (s *scheme) book(signed bool) *codebook {
 	if signed {
 		return s.signed

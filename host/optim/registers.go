@@ -6,7 +6,7 @@ import (
 )
 
 // This file prepares codebooks (the values that 4-bit and 8-bit codes stand for) for kernels that
-// hold them in registers, because reading a table in memory for each number is slower. The kernels
+// hold them in registers. Reading a table in memory for each number would be slower. The kernels
 // find the same codes as the table.
 
 // registers is a codebook in the form that such kernels need. For 4-bit codes only the field sixteen is set, for 8-bit
@@ -19,7 +19,7 @@ type registers struct {
 	sixteen sixteen
 }
 
-// newRegisters prepares the codebook with these values for kernels that hold it in registers.
+// newRegisters prepares the codebook with the given values for kernels that hold it in registers.
 // from[c] is the smallest number with code c+1.
 func newRegisters(values, from []float32) (r registers) {
 	zero := max(slices.Index(values, 0), 0)

@@ -30,7 +30,7 @@ func LoBytes(l model.Layout, s Share) int64 {
 }
 
 // ExtentBytes returns the size of the lower halves and planes for share s of layer l. If the
-// layer's state is on disk, this is the size of its extent, the range that it occupies in a file.
+// layer's state is on disk, this is the size of its extent, a range of a file.
 func ExtentBytes(l model.Layout, planes []Placed, s Share) int64 {
 	bytes := Pages(LoBytes(l, s))
 	for _, p := range planes {

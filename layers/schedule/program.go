@@ -36,8 +36,8 @@ type Object struct {
 	Passage int
 }
 
-// Order is the order in which visits take the micro-batches. Gradients are summed in this order,
-// which decides how they are rounded, so two orders give different bits.
+// Order is the order in which visits take the micro-batches. Gradients are summed in this order.
+// The order decides how they are rounded, so two orders give different bits.
 type Order uint8
 
 // The two orders.
@@ -78,8 +78,8 @@ type Program struct {
 	// WeightTakes lists the visits whose weights must be fetched, in order.
 	WeightTakes []int
 	ActTakes    []Take // activation slots to acquire, in order
-	// Stale lists tiles that the previous pass left in slots (Spec.Held) and that this program does
-	// not use. Their slots are released before the program starts.
+	// Stale lists tiles left in slots by the previous pass (Spec.Held) that this program does not
+	// use. Their slots are released before the program starts.
 	Stale      []int
 	HostTokens int   // size of the lane's spill memory, in tokens
 	Held       []int // tiles in slots at the end

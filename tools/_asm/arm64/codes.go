@@ -3,8 +3,8 @@ package main
 import "mt/tools/asm/neon"
 
 // This file generates ARM assembly for quantized optimizer moments, which are stored as 8-bit or
-// 4-bit codes. NEON has no gather instruction. So the 8-bit functions read the table's words one by
-// one and combine them in registers. The 4-bit decoder keeps its whole table in registers.
+// 4-bit codes. NEON has no gather instruction. So the 8-bit functions read the table word by word
+// and combine the words in registers. The 4-bit decoder keeps its whole table in registers.
 
 // codes generates the functions that encode and decode quantized optimizer moments.
 func codes() {
@@ -101,7 +101,7 @@ type finder struct {
 }
 
 // leastMag and mostMag are the bits of the smallest and the largest fp32 magnitude that have a
-// table entry. ofASign is the number of table entries for numbers of one sign.
+// table entry. For numbers of one sign, the table has ofASign entries.
 const (
 	leastMag   = 0x34000000
 	mostMag    = 0x3f800000

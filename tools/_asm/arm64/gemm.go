@@ -38,8 +38,8 @@ func kernel(h int) {
 	p := newProduct(f, h, 4*productColumns, b)
 	p.clear()
 
-	// The loop also prefetches the rows of d, one in each iteration, so that these prefetches do
-	// not delay the loads of a and b.
+	// The loop also prefetches the rows of d, one in each iteration, so that the prefetches do not
+	// delay the loads of a and b.
 	turn, tail, single, finish, store := f.Label("block"), f.Label("tail"), f.Label("single"), f.Label("finish"), f.Label("store")
 	f.Less(k, unroll, tail)
 	f.Place(turn)

@@ -178,9 +178,9 @@ func average(split bool) {
 }
 
 // prepare generates the first step of Muon for a matrix. It updates the momentum from a gradient,
-// and writes the matrix that the device then orthogonalizes. grad and handed are the types of the
-// gradient and of this matrix. The factors: clip, two pairs of interpolation weight and mask (see
-// lerp), and a mask with all bits set for Nesterov momentum.
+// and writes the matrix that the device then orthogonalizes. The gradient has type grad, the matrix
+// type handed. The factors: clip, two pairs of interpolation weight and mask (see lerp), and a mask
+// with all bits set for Nesterov momentum.
 func prepare(grad, handed string) {
 	s := &element{grad: grad, moments: 1}
 	s.Func = neon.Begin("prepare"+grad+"To"+handed+"NEON", "func(m *float32, grad, to *byte, n int, c *[8]float32)",

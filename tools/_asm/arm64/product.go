@@ -42,7 +42,7 @@ func (p *product) clear() {
 }
 
 // add generates the products of one column of A with row i of B, counted from the address in
-// p.right, and adds them to the sums. of(r) returns the register and the lane that hold the
+// p.right, and adds them to the sums. Function of(r) returns the register and the lane with the
 // column's element in row r.
 func (p *product) add(i int, of func(r int) (neon.V, int)) {
 	for half := range 2 {
@@ -55,8 +55,8 @@ func (p *product) add(i int, of func(r int) (neon.V, int)) {
 	}
 }
 
-// four generates the products for four consecutive elements of K (the dimension that is summed
-// over), beginning with the i-th, and adds them to the sums. rows holds a pointer to each row of A.
+// four generates the products for four consecutive elements of K (the dimension summed over),
+// beginning with the i-th, and adds them to the sums. List rows holds a pointer to each row of A.
 func (p *product) four(rows []neon.R, i int) {
 	for r, row := range rows {
 		p.Load(row, 4*i, p.left[r])
@@ -66,8 +66,8 @@ func (p *product) four(rows []neon.R, i int) {
 	}
 }
 
-// one generates the products for one element of K (the dimension that is summed over) and adds them
-// to the sums. It advances the pointers in rows and p.right by one element.
+// one generates the products for one element of K (the dimension summed over) and adds them to the
+// sums. It advances the pointers in rows and p.right by one element.
 func (p *product) one(rows []neon.R) {
 	for r, row := range rows {
 		p.Load4(row, 0, p.left[r])

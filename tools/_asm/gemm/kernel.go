@@ -175,8 +175,8 @@ func (a *rows) move(n int) {
 	}
 }
 
-// step generates the products for one element of K (the dimension that is summed over), for h rows,
-// and adds them to the sums. The element is the i-th from where the pointers a and b are.
+// step generates the products for one element of K (the dimension summed over), for h rows, and
+// adds them to the sums. The element is the i-th from where the pointers a and b are.
 func (m *machine) step(h int, a *rows, b reg.Register, i int) {
 	b0, b1 := m.regs[2*m.mr], m.regs[2*m.mr+1]
 	VMOVUPS(Mem{Base: b, Disp: 2 * m.width * i}, b0)
@@ -272,9 +272,9 @@ func finishRows256(h int, store string, c, ldc, d, ldd reg.Register,
 	}
 }
 
-// expandMask256 generates the masks for two registers of columns from the bits of mask: bits 0–7
-// become the sign bits of low's lanes, and bits 8–15 those of high. AVX2's masked moves test the
-// sign bits. It changes ymm(12) and mask.
+// expandMask256 generates the masks for two registers of columns from the bits of mask. Bits 0–7
+// become the sign bits of low's lanes, and bits 8–15 the sign bits of high's. AVX2's masked moves
+// test the sign bits. It changes ymm(12) and mask.
 func expandMask256(mask, low, high reg.Register) {
 	counts := GP64()
 	MOVQ(U64(0x18191a1b1c1d1e1f), counts) // the byte of lane i is 31 - i

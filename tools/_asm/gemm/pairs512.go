@@ -41,8 +41,8 @@ func vdpbf16ps(y, x, acc reg.Register) {
 	Instruction(&ir.Instruction{Opcode: "WORD", Operands: []Op{U16(0x52 | (0xc0|d<<3|s)<<8)}})
 }
 
-// loadPairs reads up to 32 consecutive bf16 at m into z and swaps each two of them, which makes
-// them pairs. Elements outside mask become 0; a nil mask reads all elements.
+// loadPairs reads up to 32 consecutive bf16 at m into z and swaps each two, which makes them pairs.
+// Elements outside mask become 0; a nil mask reads all elements.
 func loadPairs(m Mem, z, mask reg.Register) {
 	if mask != nil {
 		VMOVDQU16_Z(m, mask, z)

@@ -63,7 +63,7 @@ func (s *strip) over(label string, n, offset reg.GPVirtual, body func(at reg.GPV
 }
 
 // blank generates the filling of rows with zeros, from the byte offset on up to width columns. It
-// may write up to one register beyond, because it writes whole registers.
+// writes whole registers, so up to one register beyond.
 func (s *strip) blank(label string, offset reg.GPVirtual, zero reg.Register, rows ...reg.GPVirtual) {
 	end := GP64()
 	MOVQ(s.width, end)

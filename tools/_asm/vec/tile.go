@@ -128,8 +128,8 @@ func (t *tiler) products(label string, k reg.GPVirtual) {
 	Label(label + "Finish")
 }
 
-// step generates the products for one element of k (the dimension that is summed over), the i-th
-// from where the pointers are, and adds them to the sums.
+// step generates the products for one element of k (the dimension summed over), the i-th from where
+// the pointers are, and adds them to the sums.
 func (t *tiler) step(i int) {
 	var b []reg.VecVirtual
 	for j := range t.regs {
