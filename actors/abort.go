@@ -47,9 +47,9 @@ func (c *conductorCore) stepDropped(m StepDropped) {
 }
 
 // endAborted ends a run that was asked to abort, without the step in progress. The Reporter
-// delivers all reports that are left, and awaitReports then ends the run. It returns nil, and is
-// called again later, while the Optimizer may still update a closed step or a checkpoint is in
-// progress.
+// delivers all reports that are left, and awaitReports then ends the run. The result is nil, and
+// endAborted is called again later, while the Optimizer may still update a closed step or a
+// checkpoint is in progress.
 func (c *conductorCore) endAborted() []effect {
 	if !c.aborting || c.updated < c.version || c.saving > 0 || !c.dropped && c.program == nil {
 		return nil

@@ -263,8 +263,8 @@ func (e offloadLoss) start(r *lane, w work) error {
 func nothing() any { return nil }
 
 // landed returns the function that a stream calls after the copies of work w. If no stream has
-// failed, this function completes w with the result of found. Otherwise it reports the error and
-// names the copy by what, because data from a failed stream must not reach the Optimizer. It does
+// failed, this function completes w with the result of found. Otherwise it reports the error with
+// the copy's name, what, because data from a failed stream must not reach the Optimizer. It does
 // not look at the compute stream, whose own notifications report its errors.
 func (r *lane) landed(w work, what string, found func() any) func(error) {
 	return func(err error) {

@@ -29,8 +29,8 @@ func (s Spec) PairsAgain(length int) (n int64) {
 }
 
 // BlockRecomputes returns the FLOPs that one block's backward computes a second time if the forward
-// keeps the results that keep names. The given tokens' matrix products take products of these
-// FLOPs, the block's (query, key) pairs attention.
+// keeps the results that keep names. Result products has the FLOPs of the given tokens' matrix
+// products, result attention the FLOPs of the block's (query, key) pairs.
 func (s Spec) BlockRecomputes(block int, keep Keep, tokens, pairs int64) (products, attention int64) {
 	if keep < KeepAttention {
 		attention = s.attentionFLOPs(pairs)

@@ -19,8 +19,8 @@ type Launch struct {
 	Grads   Grads   // the tile's gradient is accumulated here; the visit's first launch overwrites
 	In, Out Hidden  // the layer's input and output. When a part of the head computes its input's gradient, Out is that gradient
 	// Grad is the gradient of the layer's output, which the launch replaces by the gradient of its
-	// input. A whole head computes loss and gradient in one launch. It finds its input in Grad and
-	// replaces it.
+	// input. A whole head computes loss and gradient in one launch. The head finds its input in
+	// Grad and replaces it.
 	Grad      Hidden
 	Saved     device.Mem // kept by the forward for the backward; an evaluation keeps nothing
 	Workspace device.Mem
