@@ -8,8 +8,8 @@ import (
 	"mt/layers/schedule"
 )
 
-// TestEvaluationIsReportedAfterItsStep: an evaluation's loss may land before the step's StepUpdated. Reports still keep
-// the order.
+// TestEvaluationIsReportedAfterItsStep: an evaluation's loss may reach the host before the message
+// StepUpdated of its step. The step is still reported first.
 func TestEvaluationIsReportedAfterItsStep(t *testing.T) {
 	batch := &data.Batch{Supervised: 1, Tokens: 2}
 	c := newConductorCore(Schedule{FirstStep: 1, LastStep: 2, EvalSteps: 1, EvalPasses: 1, MaxNonFinite: 1, NoSave: true,
@@ -93,8 +93,8 @@ func TestReportedTokens(t *testing.T) {
 	}
 }
 
-// TestStopSavesTheStepInProgress: a run that is stopped within a step saves that step's layers as they are updated, and
-// does not save them again at rest.
+// TestStopSavesTheStepInProgress: a run that is stopped within a step saves that step's layers as
+// they are updated, and does not save them again when no step is in progress.
 func TestStopSavesTheStepInProgress(t *testing.T) {
 	c := newConductorCore(Schedule{FirstStep: 1, LastStep: 9, MaxNonFinite: 1, LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }},
 		State{}, 1, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3})

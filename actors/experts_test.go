@@ -11,8 +11,8 @@ import (
 
 // TestIdleExperts: if a program fetches experts on demand, no expert's tile is fetched before the
 // routing has landed, and then all tiles except those of idle experts (without tokens). Otherwise
-// all tiles are fetched at once. A forward skips an idle expert; a backward sets its gradient
-// without weights.
+// all tiles are fetched at once. A forward skips an idle expert; its backward sets its gradient and
+// needs no weights.
 func TestIdleExperts(t *testing.T) {
 	for _, onDemand := range []bool{false, true} {
 		s := schedule.Spec{Layers: stages([]model.LayerKind{model.Embedding, model.Attention, model.MoE, model.Head}, 4, 1), OnDemand: onDemand, WeightSlots: 9, ActivationSlots: 12}

@@ -329,7 +329,8 @@ func allocatedBut(t *testing.T, p *plan.Run, collected int64) error {
 	return nil
 }
 
-// trialOf returns a trial that trains request q as plan p resolves it.
+// trialOf returns a trial (a small training run) of request q, with the settings that plan p found
+// for it.
 func trialOf(q plan.Request, p *plan.Run) trial {
 	tr := trial{tied: q.Config.TieEmbeddings, qkNorm: q.Config.QKNorm, bf16: q.Act == device.BF16, gradBF16: p.GradBF16, copyTiles: !q.Unified,
 		blocks: q.Config.NumLayers, rows: q.Rows, micro: p.Limits.MicroBatchTokens, steps: 2, maxLen: q.RowTokens, keeps: p.Spec.Keep,

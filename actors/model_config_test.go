@@ -42,7 +42,8 @@ type worldConfig struct {
 	spoilt               int    // the step in which the last rank has a non-finite gradient; 0: none
 }
 
-// creditSlabs reports whether slabs are a credit. Otherwise every layer has its own slab.
+// creditSlabs reports whether layers share gradient slabs, so that each use of a slab needs a
+// credit. Otherwise every layer has its own slab.
 func (c worldConfig) creditSlabs() bool { return c.clip == 0 || c.ranks > 1 }
 
 // ownSlabs returns the number of slabs that belong to one layer each.

@@ -16,7 +16,8 @@ import (
 	"mt/plan"
 )
 
-// sameAs runs a trial and compares every bit of it with want.
+// sameAs runs a trial and fails the test unless every bit of its losses, norms, evaluations and
+// final state equals want's.
 func sameAs(t *testing.T, want outcome, tr trial) {
 	t.Helper()
 	got := testkit.Must(tr.run(t))(t)

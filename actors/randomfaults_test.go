@@ -148,7 +148,8 @@ func (o outcome) versionsOf(t *testing.T, err error, tr trial, want outcome) (ne
 	return newest, oldest
 }
 
-// between reports whether each byte of l equals the byte of a or of b.
+// between reports whether each byte of l equals the byte of a or of b: l is a layer of which some
+// parts are already updated (b) and others not (a).
 func (l layerBytes) between(a, b layerBytes) bool {
 	either := func(l, a, b []byte) bool {
 		for i, x := range l {

@@ -103,9 +103,9 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestClockSumsAsItGoes: calls of passed while a program runs do not change the summed stalls,
-// whenever they come. They keep the number of events small: only marks that the device has not
-// passed need one.
+// TestClockSumsAsItGoes: passed sums the stalls of the marks that the device has passed. Calls of
+// it while a program runs do not change the result, whenever they come. They keep the number of
+// events small: only marks that the device has not passed need one.
 func TestClockSumsAsItGoes(t *testing.T) {
 	const launches, ahead = 1000, 7 // marks that the device has not passed
 	r := rand.New(rand.NewSource(3))

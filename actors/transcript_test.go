@@ -92,8 +92,8 @@ func compareTranscript(t *testing.T, file string, got *strings.Builder) {
 	}
 }
 
-// record writes a message to actor id, and the effects that follow, into the actor's transcript.
-// Without transcripts it does nothing.
+// record writes a message to actor id, and the effects that follow, into the actor's transcript. If
+// the test records no transcripts (trace is nil), it does nothing.
 func (w *world) record(id address, msg message, effects []effect) {
 	if w.trace == nil {
 		return

@@ -327,7 +327,7 @@ func skipped(n int) string {
 	return fmt.Sprintf(", %d skipped in a row", n)
 }
 
-// after describes what an update waited for.
+// after says in words what an update waited for, the stall cause c.
 func after(c Cause) string {
 	switch c {
 	case NoStall:

@@ -40,9 +40,9 @@ func recomputedFLOPs(t *testing.T, cfg *model.Config, always int64) {
 	}
 }
 
-// TestRecurrentBytes: the plan's memory of a block with a gated delta net. The forward keeps the
-// output, the states and the convolution's input, and the cache for generation does not grow with
-// the sequence.
+// TestRecurrentBytes: the plan counts the right number of bytes for a block with a gated delta net.
+// The forward keeps the output, the states and the convolution's input, and the cache for
+// generation does not grow with the sequence.
 func TestRecurrentBytes(t *testing.T) {
 	cfg := recurrentConfig()
 	s := Spec{Config: cfg, Act: device.BF16, MaxTokens: 130, ChunkTokens: 64}

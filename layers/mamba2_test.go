@@ -22,8 +22,9 @@ func TestRecomputedFLOPsOfMamba2(t *testing.T) {
 	recomputedFLOPs(t, cfg, cfg.Mamba2.ConvFLOPs())
 }
 
-// TestMamba2Bytes: the plan's memory of a Mamba-2 block. The forward keeps the output, the states
-// and the first product's result, and the cache for generation does not grow with the sequence.
+// TestMamba2Bytes: the plan counts the right number of bytes for a Mamba-2 block. The forward keeps
+// the output, the states and the first product's result, and the cache for generation does not grow
+// with the sequence.
 func TestMamba2Bytes(t *testing.T) {
 	cfg := mamba2Config(false)
 	s := Spec{Config: cfg, Act: device.BF16, MaxTokens: 130, ChunkTokens: 64}

@@ -405,8 +405,9 @@ func TestWorkspaceOfExpertsBlocks(t *testing.T) {
 	}
 }
 
-// TestWorkspaceOfSums: the workspace for MaxTokens tokens, including the memory that a fused
-// attention backward adds, is large enough for every smaller micro-batch too.
+// TestWorkspaceOfSums: the workspace for MaxTokens tokens, including the memory in which a fused
+// attention backward sums gradients (Spec.Fused), is large enough for every smaller micro-batch
+// too.
 func TestWorkspaceOfSums(t *testing.T) {
 	cfg := config(func(c *model.Config) { c.NumHeads, c.NumKVHeads, c.HeadDim = 4, 2, 64 })
 	at := func(tokens int, fused, onHost bool) int64 {

@@ -206,8 +206,9 @@ func widen(v []float32) []float64 {
 	return out
 }
 
-// values returns a parameter's values: the given ones, or random ones large enough that every part of the model
-// matters. A tied tensor keeps its first values.
+// values returns a parameter's values: the given ones, or random ones large enough that every part
+// of the model matters. A tensor that embedding and head share (tied) keeps the values that it got
+// first.
 func (r *rig) values(p model.TensorLayout, given reference.Weights, rng *rand.Rand) []float64 {
 	var v []float64
 	for _, part := range p.Stored {

@@ -19,8 +19,9 @@ func shortConvConfig(bias bool) *model.Config {
 // a counting device sees in addition to a step with everything kept.
 func TestRecomputedFLOPsOfShortConv(t *testing.T) { recomputedFLOPs(t, shortConvConfig(false), 0) }
 
-// TestShortConvBytes: the plan's memory of a block with a short convolution. The forward keeps the
-// output and the convolution's input, and the cache for generation does not grow with the sequence.
+// TestShortConvBytes: the plan counts the right number of bytes for a block with a short
+// convolution. The forward keeps the output and the convolution's input, and the cache for
+// generation does not grow with the sequence.
 func TestShortConvBytes(t *testing.T) {
 	cfg := shortConvConfig(false)
 	s := Spec{Config: cfg, Act: device.BF16, MaxTokens: 130, ChunkTokens: 64}

@@ -137,7 +137,8 @@ func holdRecording(t *testing.T, recording []byte) {
 	}
 }
 
-// recorded returns mt's optimizer for the case, and the program and class that it is compared with.
+// recorded returns mt's optimizer for the case, and the program (such as torch) and its class with
+// which the optimizer is compared.
 func (c recordedCase) recorded() (o Optimizer, program, class string) {
 	adam := AdamW{Beta1: c.Options.Betas[0], Beta2: c.Options.Betas[1], Eps: c.Options.Eps, WeightDecay: c.Options.WeightDecay}
 	lion := Lion{Beta1: c.Options.Betas[0], Beta2: c.Options.Betas[1], WeightDecay: c.Options.WeightDecay}

@@ -173,8 +173,8 @@ func (y *lanesAtWork) release(lane int, o Object, r Release) error {
 	return nil
 }
 
-// compute simulates a launch: it checks that the inputs have the right contents and writes the
-// output's.
+// compute simulates a launch: it checks that the input activations have the right contents, and
+// sets the content of the output.
 func (y *lanesAtWork) compute(lane int, l Launch, v Visit) error {
 	mb := l.MicroBatch
 	input := func(layer int) string { return fmt.Sprintf("input of layer %d, micro-batch %d", layer, mb) }

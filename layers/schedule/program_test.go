@@ -242,8 +242,9 @@ func TestTooFewWeightSlots(t *testing.T) {
 	}
 }
 
-// TestEdgesOfSweeps: FirstPart and LastPart of a visit to a head in parts. In the backward the
-// sweep goes from the last part to the first.
+// TestEdgesOfSweeps: FirstPart and LastPart report whether a visit is to the part of a head with
+// which the sweep over its parts begins or ends. In the backward the sweep goes from the last part
+// to the first.
 func TestEdgesOfSweeps(t *testing.T) {
 	for _, phase := range []Phase{Forward, Backward, Evaluate} {
 		for part := range 3 {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// fewestFetches returns the smallest number of fetches that can serve the uses, found by trying
-// every eviction. A set of objects is a bit set, so there are at most 32 objects.
+// fewestFetches returns the smallest number of fetches with which launches find the objects that
+// they use in slots. It tries every eviction. A set of objects is a bit set, so there are at most
+// 32 objects.
 func fewestFetches(uses []use, launches, slots int, held []int) int {
 	byLaunch := make([]uint32, launches)
 	created := make([]uint32, launches)
