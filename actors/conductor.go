@@ -144,7 +144,8 @@ type begin struct{}
 // flushReports asks the Reporter to answer with reported after it has handled all earlier messages.
 type flushReports struct{}
 
-// reported answers flushReports.
+// reported is the Reporter's answer to flushReports: it has handled all reports that were sent
+// before.
 type reported struct{}
 
 // runEnded ends the run with Err. nil: success.

@@ -323,7 +323,8 @@ func (c *optimizerCore) ready(l int) (Cause, bool) {
 	return NoStall, true
 }
 
-// begin starts update u: a hook takes it over, or one work updates the whole layer.
+// begin starts update u: a hook takes it over (for frozen layers, states on disks or Muon's
+// matrices), or one work updates the whole layer.
 func (c *optimizerCore) begin(u update) []effect {
 	for _, h := range c.hooks {
 		if out, ok := h.begin(u); ok {

@@ -93,7 +93,8 @@ func (p *diskCore) done(m LayerUpdated) []effect {
 	return nil
 }
 
-// gradsOnDisk implements gradients if some of them wait on disks until the norm over all layers is known.
+// gradsOnDisk implements the interface gradients for runs in which some gradients wait on disks
+// until the norm over all layers is known.
 type gradsOnDisk struct {
 	gradients
 	p *diskCore

@@ -39,8 +39,8 @@ type prefetcherSpec struct {
 	reachedBy     []bool                   // by lane: its device can copy into this lane's slots
 }
 
-// server fills one kind of slot (weight, batch or activation slots) for the takes of a program. Servers are called in
-// order.
+// server fills one kind of slot (weight, batch or activation slots) for the takes of a program (a
+// take: the acquisition of one slot). Servers are called in order.
 type server interface {
 	// take handles msg, such as the return of a slot. ok is false if the message is not for this
 	// server.
@@ -238,7 +238,7 @@ func (e fetchBatch) start(r *lane, _ work) error {
 	return r.enqueued("prefetch the batch of step %d", e.p.Step)
 }
 
-// tileServer is the server that fills weight slots.
+// tileServer is the part of the Prefetcher that grants and fills weight slots.
 type tileServer struct {
 	c       *prefetcherCore
 	classes []schedule.Class           // by weight slot: its class
@@ -386,7 +386,8 @@ type placement interface {
 	upload(to device.Mem, staged []byte)
 }
 
-// placement returns the placement for tiles and batches of the lane's device.
+// placement returns the way in which the lane's device gets tiles and batches: copied into its
+// memory, or in place at their host addresses.
 func (r *lane) placement() placement {
 	return [...]placement{plan.Copied: copied{r}, plan.InPlace: inPlace{r}}[r.plan.Binding()]
 }

@@ -62,8 +62,8 @@ func (l *moeLaunch) byExpert(x device.Tensor, r routing) {
 	op.Do(l.dev, l.s, op.ScaleRows{X: x, W: l.w[model.RoleExpertScales], Index: r.ids, T: int(x.Len), C: 1, P: l.spec.Config.NumExperts})
 }
 
-// keptSum returns rows for the experts' sum: the whole micro-batch's in saved, which the forward keeps, or the chunk's
-// buffer if saved is the zero Mem.
+// keptSum returns the rows for the sum of the experts' outputs: the whole micro-batch's in saved,
+// which the forward keeps, or the chunk's buffer if saved is the zero Mem.
 func (l *moeLaunch) keptSum(saved device.Mem) rows {
 	if saved.Bytes == 0 {
 		return l.beside.sum

@@ -22,8 +22,9 @@ type recurrence interface {
 	buffers(s Spec, b *buffers, d dims, keep Keep, tokens int, backward bool, ws *allotter)
 	// project writes qkv, the recurrence's inputs, for the tokens of chunk c from n, the normed hidden states.
 	project(l *launch, n device.Tensor, c span)
-	// convolve and, after it, scan write o for the whole micro-batch. In generation tail and last are the growing
-	// sequence's cache: the convolution's last input rows, and the state after the last token. Otherwise they are none.
+	// convolve and, after it, scan write o, the recurrence's output, for the whole micro-batch. In
+	// generation tail and last are the growing sequence's cache: the convolution's last input rows,
+	// and the state after the last token. Otherwise they are none.
 	convolve(l *launch, tail device.Tensor)
 	scan(l *launch, last device.Tensor)
 	// convolves reports whether scan's backward reads a result of convolve. No level keeps that

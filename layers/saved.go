@@ -149,8 +149,8 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	return b
 }
 
-// backwardBuffers takes from ws the buffers of b that only a backward needs, in addition to the forward's buffers. mlp
-// says whether the launch has the whole block.
+// backwardBuffers takes from ws the buffers of b that only a backward needs, in addition to the
+// forward's buffers. mlp: the launch runs the block's MLP too, not attention alone.
 func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens int, ws *allotter) {
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAll && mlp && !d.parallel {

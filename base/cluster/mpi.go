@@ -610,7 +610,8 @@ func (e *engine) test() (any bool) {
 	return any
 }
 
-// testOne asks MPI about the open requests of flight f, and removes the complete ones from f.open.
+// testOne asks MPI which open requests of the operation f are complete, and removes these from
+// f.open.
 func (e *engine) testOne(f *flight) error {
 	open := f.open[:0]
 	for _, at := range f.open {

@@ -109,7 +109,8 @@ func lerpFactors(t float32) (part, far float32) {
 	return -(1 - t), mask(true)
 }
 
-// lerp interpolates between a and b with the factors part and far of lerpFactors.
+// lerp returns a + (b − a)·t, computed as torch.lerp does. The factors part and far come from
+// lerpFactors(t).
 func lerp(a, b, part float32, far bool) float32 {
 	d := float32(part * float32(b-a))
 	if far {
