@@ -28,7 +28,7 @@ import (
 // trial is one small training run through the whole pipeline.
 type trial struct {
 	tied, qkNorm, bf16, gradBF16 bool
-	copyTiles                    bool  // not unified
+	copyTiles                    bool  // weights are copied to the device; false: a unified device uses them in place
 	pinPiece                     int64 // as in cuda.Options
 	blocks, rows, micro, steps   int
 	maxLen                       int
@@ -37,11 +37,11 @@ type trial struct {
 	onHost                       bool         // hidden states are on the host, and blocks keep nothing
 	depths                       plan.Depths
 	noClip, sync                 bool
-	layerwise                    bool // clipping
+	layerwise                    bool // each layer's gradient is clipped by its own norm
 	muon                         bool
 	noise                        bool // noise is added to embeddings
 	threads                      int
-	moreBatches                  int  // see Options
+	moreBatches                  int  // Options.extraBatchSlots
 	shards                       int  // parts of the head; 0: a whole head
 	experts, chosen              int  // experts of all blocks except the second; 0: none
 	shared                       bool // one more expert is shared. Without the balancing loss sigmoids choose the experts; otherwise the shared one has a gate
@@ -72,7 +72,7 @@ type trial struct {
 	stateSlots                   int
 	packed                       bool            // data on disks is compressed
 	by                           optim.Optimizer // nil: recipe or, with muon, muonRecipe
-	bf16Master                   bool            // without lower halves
+	bf16Master                   bool            // weights are bf16 without lower halves
 	wide                         bool            // most tensors are large enough for quantised moments
 	planned                      *plan.Run       // replaces the plan from the fields above
 	timeline                     *timeline.Recorder

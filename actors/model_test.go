@@ -24,7 +24,7 @@ type world struct {
 	t       *testing.T
 	rnd     *rand.Rand
 	cfg     worldConfig
-	cores   []core      // by seat
+	cores   []core      // by seat: the index of an actor, see the function seat
 	boxes   [][]message // by seat
 	todo    [][]effect  // by seat
 	choices []int       // what may happen next, reused

@@ -323,7 +323,7 @@ func TestRunAhead(t *testing.T) {
 func TestCauseOfBatch(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		waited Cause // of the plan
+		waited Cause // Pass.Waited: why the plan was late
 		before []message
 		after  []message
 		want   Cause

@@ -76,7 +76,7 @@ func TestFind(t *testing.T) {
 		name     string
 		root     fstest.MapFS
 		affinity []int
-		want     []Node // nil: nothing is laid out
+		want     []Node // nil: FindNodes finds none
 	}{
 		{"two", nodeTree("0-1", two, nil), upTo(8), []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5, 6, 7}}}},
 		{"four, whose processors are apart", nodeTree("0-3", four, nil), upTo(16),
@@ -173,7 +173,7 @@ func TestRunTakesItsOwnFirst(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		cpu  func() int
-		want int // the node of which the first are
+		want int // the node whose items are taken first
 	}{
 		{"at node 2", func() int { return 13 }, 2},
 		{"at a processor of none", func() int { return 77 }, 0},

@@ -244,7 +244,7 @@ type batch struct {
 	ids        []int32
 	table      device.Tensor // (U, h) act
 	supervised int
-	pairs      int // where the spec has a preference loss: the batch's gradient is divided by their number
+	pairs      int // with a preference loss: the number of pairs, by which the batch's gradient is divided
 }
 
 // scale returns the factor of every token's gradient, which makes the gradients those of the mean

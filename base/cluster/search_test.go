@@ -53,7 +53,7 @@ func TestFind(t *testing.T) {
 		parents []string
 		launch  Launch
 		want    string // path below the root
-		failed  string // part of why others were not taken
+		failed  string // text in the reasons why other libraries were rejected
 		shuts   int
 	}{
 		"nothing":                        {want: ""},

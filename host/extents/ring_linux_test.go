@@ -25,7 +25,7 @@ type kernel struct {
 	taken   uint32       // submissions
 	pending []submission // taken, not completed
 	numbers []int        // of pending, from 1
-	hold    int          // so many have to be pending before the first is completed
+	hold    int          // number of submissions that must be pending before the first is completed
 	latest  bool         // the latest is completed first
 	done    []int        // the numbers of those that are completed, in their order
 
@@ -42,8 +42,8 @@ type spoil struct {
 	submit syscall.Errno // of enter, when it is to take a submission
 	wait   syscall.Errno // of enter, when it is to wait
 	result syscall.Errno // of the transfer
-	half   bool          // half of it is made
-	none   bool          // nothing of it is made
+	half   bool          // half of its bytes are transferred
+	none   bool          // none of its bytes are transferred
 }
 
 // played returns an io_uring whose kernel is simulated by k.
@@ -143,7 +143,7 @@ func TestRingFaults(t *testing.T) {
 	testkit.NotShort(t)
 	for name, tc := range map[string]struct {
 		spoil spoil
-		says  string // "": the run is none the worse
+		says  string // of the error; "": none is expected
 	}{
 		"a transfer fails":                {spoil{result: syscall.EIO}, "input/output error"},
 		"the disk is full":                {spoil{result: syscall.ENOSPC}, "no space left on device"},

@@ -20,7 +20,7 @@ var muonRecording []byte
 
 // recordedMuon has what torch.optim.Muon computed, recorded by testdata/muon.py.
 type recordedMuon struct {
-	Torch string // its version
+	Torch string // version of PyTorch
 	Cases []struct {
 		Rows, Cols int
 		Options    struct {

@@ -16,14 +16,14 @@ var statesRecording []byte
 
 // recordedStates has what torch, torchao and bitsandbytes computed, recorded by testdata/states.py.
 type recordedStates struct {
-	Programs map[string]string // their versions
+	Programs map[string]string // versions of the Python packages, by name
 	Cases    []recordedCase
 	Maps     map[string][]byte
 }
 
 type recordedCase struct {
 	Name    string
-	Cols    int // of a table, of which a step has gradients of some rows; else 0
+	Cols    int // columns of a table whose steps have gradients of only some rows; else 0
 	Options struct {
 		LR          float64 `json:"lr"`
 		Betas       [2]float64
@@ -204,7 +204,7 @@ func (c recordedCase) title() string {
 // differences counts how mt's weights and codes differ from a recording's.
 type differences struct {
 	widest        float64 // of weights
-	others, codes int     // weights off by more than a bound, and other codes; codes that there are
+	others, codes int     // number of weights off by more than a bound and of codes that differ; number of all codes
 }
 
 // compare compares weights and moments with the recording. It counts weights off by more than
