@@ -75,8 +75,10 @@ func (l *launch) rotate(c span) {
 	}
 }
 
-// normHeads norms q and k, and v if values are normed, in the packed rows x of chunk c and writes packed rows y. One
-// norm covers one head or all heads of a row (Config.QKNormWhole). y may be x, unless values are normed.
+// normHeads applies the q/k norm to q and k, and the value norm to v if the model has one. Input x
+// has packed rows (q, k and v side by side) of chunk c's tokens; the result is y, also packed. One
+// norm covers one head or all heads of a row (Config.QKNormWhole). y may be x, unless values are
+// normed.
 func (l *launch) normHeads(y, x device.Tensor, c span) {
 	d := l.dims
 	a := op.RMSNorm{Y: y, RStd: l.rstdQ.of(c), X: x, W: l.headNorm(model.RoleQNorm), Rows: c.n, Groups: d.qGroups, Dim: d.q / d.qGroups,
@@ -92,8 +94,8 @@ func (l *launch) normHeads(y, x device.Tensor, c span) {
 	}
 }
 
-// rawV returns the column at which the values begin in a row of the qkv projection. If keys also serve as values, this
-// is the keys' column.
+// rawV returns the column at which the values begin in a row of the qkv projection. If the model
+// uses keys as values too, this is the keys' column.
 func (d dims) rawV() int { return d.raw - d.kv }
 
 // headOnes returns the weight of a norm of heads without weights: ones. It is empty in a prediction, which has no
@@ -113,9 +115,9 @@ func (l *launch) headNorm(r model.Role) device.Tensor {
 	return l.w[r]
 }
 
-// rope rotates the q and k heads of chunk c's packed rows x in place; with inverse it rotates them back, for gradients.
-// Blocks without a rotary embedding skip the rotation. With query scaling it then multiplies q by the factor of its
-// position, also with inverse.
+// rope rotates the q and k heads of chunk c's packed rows x in place; with inverse it rotates them
+// back, for gradients. Blocks without a rotary embedding skip the rotation. If the model scales
+// queries by position, rope then multiplies q, or its gradient, by that scale.
 func (l *launch) rope(x device.Tensor, c span, inverse bool) {
 	d, cfg := l.dims, l.spec.Config
 	pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))
@@ -130,8 +132,8 @@ func (l *launch) rope(x device.Tensor, c span, inverse bool) {
 	}
 }
 
-// from returns the elements of t from index off to the end. In packed rows this is the view that begins at column off
-// of the first row.
+// from returns the elements of t from index off to the end. Callers use it as a view of packed rows
+// (q, k and v side by side) that begins at column off of each row.
 func from(t device.Tensor, off int) device.Tensor { return t.Slice(int64(off), t.Len-int64(off)) }
 
 // heads returns q, k and v as attention reads them, each with a row stride of dims.qkv.
@@ -167,8 +169,9 @@ func (l *launch) attentionShape() op.AttentionShape {
 		Window: c.Window(l.block), Softcap: float32(c.AttnSoftcap)}
 }
 
-// attend writes l.o, attention's output, and l.lse, the log-sum-exp, if a later operation reads it. In a recurrent
-// block it runs the recurrence instead.
+// attend runs attention for the whole micro-batch. It writes l.o, attention's output, and l.lse,
+// the log-sum-exp, if a later operation reads it. In a recurrent block it runs the recurrence
+// instead.
 func (l *launch) attend() {
 	if l.dims.recurrent {
 		l.recur(device.Tensor{}, device.Tensor{})
@@ -229,7 +232,8 @@ type attentionOutput interface {
 	grad(l *launch, dy device.Tensor, c span)
 }
 
-// plainOutput passes the output on unchanged.
+// plainOutput is the attentionOutput of models whose output projection reads attention's output
+// unchanged.
 type plainOutput struct{}
 
 func (plainOutput) of(l *launch, c span) device.Tensor { return l.o.of(c) }
@@ -247,7 +251,8 @@ type hiddenLink interface {
 	getDQKV(l *launch, c span) // loads the gradients of attention's inputs of a chunk
 }
 
-// nearLink is the hiddenLink of a run without Spec.OnHost. It copies nothing, because all rows stay on the device.
+// nearLink is the hiddenLink of a run with hidden states on the device. It copies nothing, because
+// attention's inputs and outputs stay there.
 type nearLink struct{}
 
 func (nearLink) putQKV(*launch, span)  {}

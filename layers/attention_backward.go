@@ -43,8 +43,8 @@ func (l *launch) startBackward(g Grads, dxdy, x Hidden, first bool) {
 	}
 }
 
-// recompute computes the inputs of attention's backward that the forward did not keep. No level keeps normed and
-// rotated q and k, because recomputing them costs little for their size.
+// recompute computes the inputs of attention's backward that the forward did not keep. Normed and
+// rotated q and k are never kept, because recomputing them is cheap for their size.
 func (l *launch) recompute() {
 	project := l.keep < KeepQKV
 	if project || l.dims.qkNorm {
@@ -118,8 +118,9 @@ func (l *launch) attendBackward() {
 	l.sinkGrad(l.lse, 0, d.heads)
 }
 
-// sinkGrad accumulates the gradients of the sinks of heads first to first+heads−1. It runs after their attention
-// backward, which leaves l.delta; lse is their log-sum-exp.
+// sinkGrad accumulates the gradients of the attention sinks of heads first to first+heads−1. It
+// runs after the heads' attention backward, which has written l.delta (for each row the sum of
+// output times output gradient). lse is the heads' log-sum-exp.
 func (l *launch) sinkGrad(lse device.Tensor, first, heads int) {
 	sum, ok := l.g[model.RoleSinks]
 	if !ok {

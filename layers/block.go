@@ -36,8 +36,8 @@ func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x Hid
 	}
 }
 
-// launch is the state that the steps of one launch share: one micro-batch in a decoder block, or in the attention of
-// one.
+// launch is the state that the steps of one launch share. A launch runs one micro-batch through a
+// decoder block, or through the attention of a block with experts.
 type launch struct {
 	*Templates
 	buffers
@@ -52,7 +52,8 @@ type launch struct {
 	far   scratch // what is in host memory with Spec.OnHost
 	side  *launch // of the mixer beside attention; nil: none
 	x, y  rows    // input; output, or in the backward the gradient in place
-	// first: the parameters' gradients are overwritten, not accumulated.
+	// first: this is the first micro-batch of the visit, so the parameters' gradients are
+	// overwritten instead of accumulated.
 	first bool
 }
 
@@ -70,7 +71,8 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 	return l
 }
 
-// between sets l.x to the input x. It sets l.y to y: the output or, in the backward, the gradient.
+// between sets l.x, the rows of the launch's input x, and l.y, the rows of y. In the forward y is
+// the output, in the backward the gradient.
 func (l *launch) between(x, y Hidden) {
 	l.x, l.y = l.hidden(x, l.group.in), l.hidden(y, l.group.io)
 	if l.side != nil {
@@ -118,7 +120,7 @@ func (t *Templates) norm(s device.Stream, y, rstd, x device.Tensor, w Weights, r
 	op.Do(t.dev, s, a)
 }
 
-// normBias maps a norm's weight to its bias.
+// normBias maps the role of a norm's weight to the role of the norm's bias.
 var normBias = map[model.Role]model.Role{model.RoleAttnNorm: model.RoleAttnNormBias, model.RoleMLPNorm: model.RoleMLPNormBias,
 	model.RoleFinalNorm: model.RoleFinalNormBias}
 
@@ -156,8 +158,8 @@ func (l *launch) scaleLayer(c span) {
 	}
 }
 
-// scaleBy multiplies x (n, h) by the one element of the tensor by. zeros (n) i32 is scratch: the index of that element
-// for each row.
+// scaleBy multiplies x (n, h) by a scalar parameter, the only element of the tensor by. Scratch
+// memory zeros (n) i32 holds the indices with which all rows select that element.
 func (t *Templates) scaleBy(s device.Stream, x, by, zeros device.Tensor, n int) {
 	s.Zero(zeros.Mem())
 	op.Do(t.dev, s, op.ScaleRows{X: x, W: by, Index: zeros, T: n, C: t.dims.hidden, P: 1})

@@ -12,14 +12,15 @@ import (
 // made beside q, k and v, and its sigmoid multiplies the output. Source: arXiv:2412.06464; transformers,
 // modeling_qwen3_next.
 
-// gdnBuffers are a launch's buffers in a block with a gated delta net. K and V are the columns of all heads' keys and
-// values. o is (T, V); qkv is (T, 2·K+2·V): q, k, v and z before the convolution. In the backward do and dqkv have the
-// same sizes.
+// gdnBuffers are a launch's buffers in a block with a gated delta net. Here K and V are the numbers
+// of columns of all heads' keys and values, and C is the number of tokens in a chunk. The launch's
+// o is (T, V), and its qkv (T, 2·K+2·V): q, k, v and z before the convolution. In the backward do
+// and dqkv have the same sizes.
 //
 //	gates (T, 2·Heads) act: b, then a
 //	conv (T, 2·K+V) act: q, k and v after the convolution
-//	states (⌈T/64⌉, Heads, KeyDim, ValueDim) f32: at the start of every chunk but the first of
-//	  a sequence
+//	states (⌈T/64⌉, Heads, KeyDim, ValueDim) f32: at the start of every 64 tokens, except the
+//	  start of a sequence
 //
 // In the backward:
 //
@@ -37,7 +38,8 @@ type gdnBuffers struct {
 //	narrow (C, out) act: the gated output, then its gradient
 type gateBuffers struct{ both, narrow rows }
 
-// gatedDeltaNet is the recurrence of model.GatedDeltaNet.
+// gatedDeltaNet implements a block's recurrence for models with a gated delta net
+// (model.GatedDeltaNet).
 type gatedDeltaNet struct{ *model.GatedDeltaNet }
 
 // widths sets the widths of a block with this recurrence: o has the V value columns, and qkv the columns of q, k, v and
@@ -85,8 +87,9 @@ func (r gatedDeltaNet) project(l *launch, n device.Tensor, c span) {
 	l.linear(l.s, l.gdn.gates.of(c), n, l.w[model.RoleRecurGates], none, none, c.n, d.hidden, 2*r.Heads)
 }
 
-// convolve writes l.gdn.conv, q, k and v after the short convolution. tail holds the last inputs of the cached sequence
-// in generation; otherwise it is none.
+// convolve writes l.gdn.conv: q, k and v after the short convolution along each sequence. In
+// generation, tail holds the last inputs of the cached sequence, which the convolution continues;
+// otherwise tail is none.
 func (r gatedDeltaNet) convolve(l *launch, tail device.Tensor) {
 	op.Do(l.dev, l.s, op.ShortConv{Y: l.gdn.conv.t, X: l.qkv.t, W: l.w[model.RoleRecurTaps], Cu: l.mb.Cu, Tail: tail, Seqs: l.mb.Seqs, T: l.mb.Tokens,
 		C: r.Convolved(), Taps: r.Taps, XStride: l.dims.qkv})
@@ -99,8 +102,9 @@ func (r gatedDeltaNet) shape(l *launch) op.DeltaShape {
 		GateStride: 2 * r.Heads}
 }
 
-// scan writes l.o, the rule's output, and l.gdn.states if the launch has memory for them. last is the cached sequence's
-// state in generation; otherwise it is none.
+// scan writes l.o, the gated delta rule's output, and l.gdn.states if the launch has memory for
+// them. In generation, last is the cached sequence's state, which the rule continues; otherwise
+// last is none.
 func (r gatedDeltaNet) scan(l *launch, last device.Tensor) {
 	op.Do(l.dev, l.s, op.GatedDelta{DeltaShape: r.shape(l), O: l.o.t, QKV: l.gdn.conv.t, Gates: l.gdn.gates.t, ALog: l.w[model.RoleRecurDecay],
 		DtBias: l.w[model.RoleRecurDtBias], States: l.gdn.states, Last: last})

@@ -18,7 +18,8 @@ import (
 	"mt/model"
 )
 
-// devices are the devices under test.
+// devices lists the devices on which tests run: a plain Go device that checks everything (toy), and
+// the CPU device.
 var devices = []struct {
 	name string
 	open func(t *testing.T) device.Device
@@ -34,7 +35,7 @@ func openCPU(t *testing.T, threads int) device.Device {
 	return dev
 }
 
-// config is the smallest model with two blocks; edit changes it.
+// config returns a configuration of the smallest model with two blocks, changed by edit.
 func config(edit func(c *model.Config)) *model.Config {
 	c := &model.Config{VocabSize: 11, HiddenSize: 12, IntermediateSize: 10, NumLayers: 2, NumHeads: 2, NumKVHeads: 2,
 		HeadDim: 6, MaxPositions: 64, RMSNormEps: 1e-5, Rope: model.Rope{Type: "default", Theta: 100}}
@@ -167,8 +168,8 @@ var configs = []struct {
 	})},
 }
 
-// sequences are random documents of the given lengths; some places have no
-// target, the last of each document never has.
+// sequences returns random documents of the given lengths. Some tokens have no target; the last
+// token of a document never has one.
 func sequences(vocab int, seed uint64, lengths ...int) []reference.Sequence {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	var out []reference.Sequence
@@ -187,12 +188,13 @@ func sequences(vocab int, seed uint64, lengths ...int) []reference.Sequence {
 	return out
 }
 
-// spec returns the Spec of most tests, with chunks that divide no micro-batch evenly.
+// spec returns the Spec of most tests. Its chunk sizes divide no micro-batch evenly, so that last
+// chunks are short.
 func spec(cfg *model.Config, keep Keep, act device.DType) Spec {
 	return Spec{Config: cfg, Act: act, Keep: KeepIn(cfg.NumLayers, keep), MaxTokens: 13, ChunkTokens: 4, HeadChunk: 3, Positions: 13}
 }
 
-// micro is two micro-batches of ragged sequences, 13 and 7 tokens.
+// micro returns two micro-batches of documents of different lengths, with 13 and 7 tokens.
 func micro(cfg *model.Config) [][]reference.Sequence {
 	return [][]reference.Sequence{sequences(cfg.VocabSize, 1, 5, 1, 7), sequences(cfg.VocabSize, 2, 3, 4)}
 }
@@ -213,8 +215,9 @@ func onEach(t *testing.T, f func(t *testing.T, dev device.Device, cfg *model.Con
 	}
 }
 
-// Losses equal the reference's. The gradient of every parameter equals the reference's finite differences: along a
-// random direction of the whole tensor, which detects any wrong element, and at single elements.
+// TestGradientsEqualFiniteDifferences: losses equal those of a reference model in float64. The
+// gradient of every parameter equals the finite differences of the reference's loss: along a random
+// direction of the whole tensor, which detects any wrong element, and at single elements.
 func TestGradientsEqualFiniteDifferences(t *testing.T) {
 	for _, c := range configs {
 		t.Run(c.name, func(t *testing.T) {
@@ -255,14 +258,15 @@ func checkLoss(t *testing.T, dev string, losses []float64, supervised int, want 
 	for _, v := range losses {
 		sum += v
 	}
-	// fp32 through two blocks: some tens of roundings of 6e-8.
+	// The bound allows fp32 through two blocks: some tens of roundings of 6e-8 each.
 	if mean := sum / float64(supervised); !(math.Abs(mean-want) <= 2e-6*want) {
 		t.Errorf("%s: loss %.9g, reference %.9g", dev, mean, want)
 	}
 }
 
-// Losses of models with ReLU equal the reference's. Finite differences would step over the places where its slope changes;
-// its gradient is the operations' to be right about.
+// TestLossesOfReLU: losses of models with ReLU equal the reference's. Finite differences would step
+// over the points where ReLU's slope changes, so the tests of its operations check the gradients
+// instead.
 func TestLossesOfReLU(t *testing.T) {
 	for _, cfg := range []*model.Config{
 		config(func(c *model.Config) { c.Activation, c.NumKVHeads = model.ReLU, 1 }),
@@ -277,8 +281,8 @@ func TestLossesOfReLU(t *testing.T) {
 	}
 }
 
-// directions returns directions of length about one to move n values along, so that finite differences stay local: a
-// random one and four unit vectors.
+// directions returns directions in which to change n values for finite differences: a random one of
+// length about one, and four unit vectors.
 func directions(rng *rand.Rand, n int) [][]float64 {
 	all := make([]float64, n)
 	for i := range all {
@@ -314,7 +318,8 @@ func checkGradient(t *testing.T, what string, got, dir []float64, want float64) 
 	}
 }
 
-// Neither Keep nor a preceding evaluation changes a bit.
+// TestKeepChangesNothing: losses and gradients have the same bits whatever the forward keeps for
+// the backward, and whether or not an evaluation came before.
 func TestKeepChangesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
 		for _, act := range []device.DType{device.F32, device.BF16} {
@@ -361,7 +366,7 @@ func compareBits(t *testing.T, what string, got, want result) {
 	}
 }
 
-// distance is |a − b| / |b|.
+// distance returns |a − b| / |b|, with Euclidean norms.
 func distance(a, b []float64) float64 {
 	var diff, norm float64
 	for i := range b {
@@ -374,7 +379,8 @@ func distance(a, b []float64) float64 {
 	return math.Sqrt(diff / norm)
 }
 
-// Chunks change only the order of sums.
+// TestChunkSizes: the number of tokens that a launch processes at once changes losses and gradients
+// only by the order of sums.
 func TestChunkSizes(t *testing.T) {
 	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
 		var want result
@@ -387,7 +393,7 @@ func TestChunkSizes(t *testing.T) {
 				want = got
 			}
 			for name := range want.grads {
-				// Both sides are within gradientBound of the truth.
+				// Both gradients are within gradientBound of the exact one.
 				if d := distance(got.grads[name], want.grads[name]); !(d <= gradientBound) {
 					t.Errorf("chunk %d: %s differs by %g", chunk, name, d)
 				}
@@ -396,14 +402,15 @@ func TestChunkSizes(t *testing.T) {
 	})
 }
 
-// In bf16 gradients stay close to those in fp32 of the same weights.
+// TestBF16: losses and gradients in bf16 are close to those in fp32 for the same weights.
 func TestBF16(t *testing.T) {
 	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
 		half := newRig(t, dev, spec(cfg, KeepAttention, device.BF16), nil)
 		full := newRig(t, dev, spec(cfg, KeepAttention, device.F32), half.ref)
 		got, want := half.step(half.batch(micro(cfg)...)), full.step(full.batch(micro(cfg)...))
-		// An activation is rounded by up to 2⁻⁹ at about 50 places, forward and backward through two blocks: √50·2⁻⁹ =
-		// 1.4 %, and half as much again for sums that cancel. One small tensor alone may cancel more: 8 %.
+		// An activation is rounded by up to 2⁻⁹ at about 50 points of the forward and backward
+		// through two blocks. As a random walk this is √50·2⁻⁹ = 1.4 %; the bound is half as much
+		// again, for sums that cancel. In one small tensor more may cancel: 8 %.
 		bound, one := 0.02, 0.08
 		if cfg.NormsValues { // a head of a few elements may be small, and its norm multiplies the rounding
 			bound *= math.Sqrt2
@@ -424,7 +431,8 @@ func TestBF16(t *testing.T) {
 	})
 }
 
-// The head's dx may be x itself.
+// TestHeadInPlace: the head gives the same gradient dx if it overwrites its input x with it as if
+// dx has its own memory.
 func TestHeadInPlace(t *testing.T) {
 	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
 		r := newRig(t, dev, spec(cfg, KeepNothing, device.F32), nil)
@@ -448,8 +456,8 @@ func TestHeadInPlace(t *testing.T) {
 	})
 }
 
-// A sequence generated through the cache, its prompt in two pieces first and then token by token,
-// has the logits of the whole sequence.
+// TestCachedEqualsWhole: generation through the cache gives the logits of the whole sequence in one
+// forward. Its prompt comes in two pieces, the rest token by token.
 func TestCachedEqualsWhole(t *testing.T) {
 	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
 		const tokens = 12
@@ -474,8 +482,8 @@ func TestCachedEqualsWhole(t *testing.T) {
 	})
 }
 
-// generate is the logits of tokens start to start+n, whose predecessors are in
-// the caches.
+// generate returns the logits of n tokens from token start on. The tokens before them are in the
+// caches.
 func (r *rig) generate(ids []int32, start, n int, caches []device.Mem, ws device.Mem) []float64 {
 	cfg := r.spec.Config
 	b := r.batch([]reference.Sequence{{IDs: ids[start : start+n]}})

@@ -28,12 +28,13 @@ func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tenso
 	s.CopyD2D(all.dy.Mem(), dy.Slice(0, all.dy.Len).Mem())
 }
 
-// ExpertBackward overwrites g, the gradients of an expert's weights w. The expert's pairs of token and choice are
-// Order[from:from+n] of st. ExpertBackward writes the pairs' DWeights and adds the gradients of their inputs to Sum.
-// Without pairs (n = 0) g becomes 0 and w is not read.
+// ExpertBackward overwrites g, the gradients of an expert's weights w. The expert's pairs of token
+// and choice are Order[from:from+n] of st. ExpertBackward writes the gradients of the pairs'
+// weights (DWeights) and adds the gradients of their inputs to Sum. Without pairs (n = 0) g becomes
+// 0 and w is not read.
 //
-// A pair's weight multiplies f(gate)·up instead of the output, so that the down product is not computed again; with
-// Config.WeightedInputs it multiplies the input.
+// In the backward a pair's weight multiplies f(gate)·up instead of the output, so that the down
+// product is not computed again; with Config.WeightedInputs it multiplies the input.
 func (t *Templates) ExpertBackward(s device.Stream, w Weights, g Grads, st MoEState, from, n int, ws device.Mem) {
 	zeroVectors(s, g)
 	if n == 0 {

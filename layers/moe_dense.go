@@ -17,7 +17,7 @@ import (
 // backward reads its input; the dense MLP is computed again at both of the router's visits. Source: transformers,
 // modeling_gemma4.
 
-// besideBuffers are the buffers of part 0 for a chunk of C tokens:
+// besideBuffers are the buffers of part 0 for a chunk of C tokens. F is the width of the dense MLP.
 //
 //	router (C, h) act: the router's normed input
 //	n (C, h) act, rstd (C) f32: the dense MLP's normed input
@@ -62,8 +62,8 @@ func (l *moeLaunch) byExpert(x device.Tensor, r routing) {
 	op.Do(l.dev, l.s, op.ScaleRows{X: x, W: l.w[model.RoleExpertScales], Index: r.ids, T: int(x.Len), C: 1, P: l.spec.Config.NumExperts})
 }
 
-// keptSum returns rows for the experts' sum: the whole micro-batch's in saved, which the forward keeps, or the chunk's
-// buffer if saved is the zero Mem.
+// keptSum returns the rows for the sum of the experts' outputs: the whole micro-batch's in saved,
+// which the forward keeps, or the chunk's buffer if saved is the zero Mem.
 func (l *moeLaunch) keptSum(saved device.Mem) rows {
 	if saved.Bytes == 0 {
 		return l.beside.sum
@@ -104,8 +104,8 @@ func (l *moeLaunch) bothOutputs(x, sum device.Tensor, c span) {
 	l.addNormed(l.s, b.both.of(c), b.both.of(c), sum, l.w[model.RolePostExpertNorm], c.n)
 }
 
-// sumGrad writes DY of the state, the gradient of the experts' sum, for the whole micro-batch. dy is the gradient of
-// the layer's output.
+// sumGrad computes the gradient of the experts' sum for the whole micro-batch, and writes it to DY
+// of the state. dy is the gradient of the layer's output.
 func (l *moeLaunch) sumGrad(dy device.Tensor, x rows, saved device.Mem) {
 	b, grads, kept := l.beside, whole(dy, l.dims.hidden), l.keptSum(saved)
 	for c := range l.chunks() {
@@ -118,8 +118,9 @@ func (l *moeLaunch) sumGrad(dy device.Tensor, x rows, saved device.Mem) {
 	}
 }
 
-// backThroughOutput writes dx (C, h), the gradient of x, for chunk c. dy is the gradient of norm(x), and r the role of
-// the norm's weight. dw accumulates the gradient of this weight, unless none. The norm runs again for its statistics.
+// backThroughOutput is the backward of a norm on one of the two outputs, for chunk c: it writes dx
+// (C, h), the gradient of x, from dy, the gradient of norm(x). The norm's weight has role r. dw
+// accumulates the gradient of this weight, unless none. The norm runs again for its statistics.
 func (l *moeLaunch) backThroughOutput(r model.Role, dx, dy, x, dw device.Tensor, c span) {
 	rstd := l.beside.rstdOut.of(c)
 	op.Do(l.dev, l.s, l.rmsNorm(dx, rstd, x, l.w[r], c.n))
@@ -149,20 +150,23 @@ func (l *moeLaunch) besideBackward(dy, x device.Tensor, c span, saved device.Mem
 	l.backThroughInput(model.RoleRouterNorm, dy, dout, x, c)
 }
 
-// backThroughInput adds to dx (C, h) the gradient of x for chunk c. dy is the gradient of norm(x), and r the role of
-// the norm's weight.
+// backThroughInput is the backward of a norm of the layer's input x, for chunk c: it adds the
+// gradient of x to dx (C, h). Tensor dy is the gradient of norm(x), and r the role of the norm's
+// weight.
 func (l *moeLaunch) backThroughInput(r model.Role, dx, dy, x device.Tensor, c span) {
 	l.norm(l.s, l.beside.n.of(c), l.beside.rstd.of(c), x, l.w, r, c.n)
 	l.backThroughNorm(l.s, l.w, l.g, r, dx, dy, x, l.beside.rstd.of(c), c.n, true)
 }
 
-// ownRouterBackward writes dn (C, h), the gradient of the router's normed input, for chunk c. It accumulates the
-// gradient of the router's weight. In the state, Weights becomes the products of plain weights and their gradients,
-// which ExpertScalesGrad sums later.
+// ownRouterBackward is the backward of the router for chunk c. It writes dn (C, h), the gradient of
+// the router's normed input, and accumulates the gradient of the router's weight. In the state,
+// Weights becomes each pair's plain weight times its gradient; ExpertScalesGrad later sums these to
+// the gradient of the experts' factors.
 func (l *moeLaunch) ownRouterBackward(dn, x device.Tensor, c span, overwrite bool) {
 	cfg, r, k := l.spec.Config, l.of(c), l.spec.Config.NumExpertsPerTok
 	op.Do(l.dev, l.s, op.CopyColumns{Dst: from(r.plain, k), Src: r.dweights, T: c.n, C: k, DstStride: 2 * k, SrcStride: k})
-	// ReLU(gate)·up gives the products: no weight is negative, so ReLU changes none.
+	// The operation GLU computes ReLU(weight)·gradient, which is the wanted product: no weight is
+	// negative, so ReLU changes none.
 	op.Do(l.dev, l.s, op.GLU{Activation: op.ReLU, Y: r.weights, GU: r.plain, T: c.n, F: k})
 	l.byExpert(r.dweights, r)
 	op.Do(l.dev, l.s, op.RouterBackward{DLogits: r.logits, Logits: r.logits, IDs: r.ids, DWeights: r.dweights, T: c.n, E: cfg.NumExperts, K: k,

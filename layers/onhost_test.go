@@ -10,7 +10,7 @@ import (
 	"mt/model"
 )
 
-// onHost is s with hidden states on the host.
+// onHost returns s with hidden states in host memory.
 func onHost(s Spec) Spec {
 	s.OnHost, s.Keep = true, nil
 	return s
@@ -47,7 +47,8 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 	})
 }
 
-// TestCrossesIsWhatLaunchesCopy: Crosses returns the bytes that a step copies, for whole heads and heads in parts.
+// TestCrossesIsWhatLaunchesCopy: with hidden states on the host, a step copies the bytes that
+// Spec.Crosses says, for whole heads and heads in parts.
 func TestCrossesIsWhatLaunchesCopy(t *testing.T) {
 	crossing(t, config(func(c *model.Config) {
 		c.NumHeads, c.NumKVHeads, c.HiddenSize, c.LearnedPositions, c.MaxPositions = 4, 2, 36, true, 13

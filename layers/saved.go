@@ -20,8 +20,9 @@ func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 	return a.used
 }
 
-// buffers are the intermediates of a block's launch. Some are in the memory kept for the backward, the others in the
-// workspace; see blockBuffers.
+// buffers are the intermediate tensors of a block's launch. Some are in the memory kept for the
+// backward, the others in the workspace; see blockBuffers. C is the number of tokens in a chunk, F
+// the MLP's width, and G the number of query heads that share a key/value head.
 //
 // Rows of all tokens:
 //
@@ -53,8 +54,8 @@ func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 //	out, dout (C, h) act, rstdOut (C) f32: the current output before its norm, its gradient,
 //	  its norm's scale
 //
-// With Spec.OnHost rows of all tokens become rows of a chunk, except lse (H, T) and delta (G, T). The inputs and
-// outputs of attention are then in group, see groups.go.
+// With Spec.OnHost rows of all tokens become rows of a chunk, except lse (H, T) and delta (G, T).
+// The inputs and outputs of attention are then in group, see groups.go.
 type buffers struct {
 	o, qkv, rot, rstdQ, rstdK, rstdV rows
 	do, dqkv, draw                   rows
@@ -148,8 +149,8 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	return b
 }
 
-// backwardBuffers takes from ws the buffers of b that only a backward needs, in addition to the forward's buffers. mlp
-// says whether the launch has the whole block.
+// backwardBuffers takes from ws the buffers of b that only a backward needs, in addition to the
+// forward's buffers. mlp: the launch runs the block's MLP too, not attention alone.
 func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens int, ws *allotter) {
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAll && mlp && !d.parallel {

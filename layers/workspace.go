@@ -47,7 +47,8 @@ func newDims(s Spec) dims {
 	return s.attentionDims(model.Heads{Dim: s.Config.HeadDim, KV: s.Config.NumKVHeads})
 }
 
-// attentionDims returns the widths of a block with the given heads.
+// attentionDims returns the widths of a block whose attention has the given size and number of
+// key/value heads.
 func (s Spec) attentionDims(heads model.Heads) dims {
 	c := s.Config
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: heads.KV, headDim: heads.Dim, keyDim: heads.Dim,
@@ -150,7 +151,7 @@ type rows struct {
 // whole views t as rows of a whole micro-batch; width is the number of elements of a row.
 func whole(t device.Tensor, width int) rows { return rows{t: t, width: width} }
 
-// of returns the part of t with the rows of the tokens in c; none if r has no tensor.
+// of returns the part of r.t with the rows of the tokens in chunk c; none if r has no tensor.
 func (r rows) of(c span) device.Tensor {
 	if r.t.None() {
 		return r.t
