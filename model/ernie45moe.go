@@ -53,7 +53,8 @@ func (c *Config) ernieMoE(f *fields) {
 	}
 }
 
-// expertRange returns the first and the last block with experts, by c.MLPOnlyLayers.
+// expertRange returns the first and the last block with experts, for the keys of config.json that
+// give the range. c.MLPOnlyLayers lists the blocks without experts before and after it.
 func (c *Config) expertRange() (first, last int) {
 	last = c.NumLayers - 1
 	for slices.Contains(c.MLPOnlyLayers, first) {

@@ -44,8 +44,8 @@ func init() {
 	register(text)
 }
 
-// llama4Spellings accepts a number for the boolean attn_temperature_tuning, as published files have it. 0 means false,
-// any other number true.
+// llama4Spellings turns a number at attn_temperature_tuning, as published files have it, into a
+// boolean: 0 is false, any other number true.
 func llama4Spellings(f *fields) {
 	if x, ok := number(f.vals["attn_temperature_tuning"]); ok {
 		f.vals["attn_temperature_tuning"] = x != 0

@@ -73,7 +73,8 @@ func (c *Config) EmbedParam() Param {
 	return p[0]
 }
 
-// outer returns the full tensor names of role r, for a role outside the blocks such as the embedding.
+// outer returns the full tensor names of role r, for a role that is not in a block, such as the
+// embedding.
 func (c *Config) outer(r Role) (names []string) {
 	for _, s := range c.tensorNames(r) {
 		names = append(names, c.names().model+s)
@@ -81,7 +82,8 @@ func (c *Config) outer(r Role) (names []string) {
 	return names
 }
 
-// blockNames builds the parameters of one decoder block from the family's tensor names.
+// blockNames builds the parameters of one decoder block: their shapes, and their tensor names in
+// the family.
 type blockNames struct {
 	c     *Config
 	block int
@@ -265,8 +267,8 @@ func (n blockNames) expert(e int) []Param {
 	return p
 }
 
-// stack makes one Stored for each name, with the given numbers of rows one below the other. A single name stands for
-// one tensor with all rows.
+// stack makes one Stored for each name. rows has their numbers of rows, which lie one below the
+// other in the parameter. A single name stands for one tensor with all rows.
 func stack(names []string, rows ...int) []Stored {
 	if len(names) == 1 {
 		sum := 0
@@ -295,7 +297,8 @@ func vector(r Role, ps []Stored) Param {
 	return p
 }
 
-// counts are numbers of parameters: of all, and of those that take part in matrix products.
+// counts has two numbers of parameters: all of them, and those in matrices that a token is
+// multiplied with.
 type counts struct{ all, matrix int64 }
 
 func count(ps []Param) counts {
@@ -309,7 +312,8 @@ func count(ps []Param) counts {
 	return n
 }
 
-// Params returns the number of parameters; a tied tensor counts once. It does not build the table.
+// Params returns the number of parameters; a tied tensor counts once. It counts one block of each
+// kind instead of building the whole parameter table.
 func (c *Config) Params() int64 {
 	n := blockNames{c, 0}
 	moe, experts := int64(c.ExpertBlocks()), int64(c.NumExperts)
@@ -362,7 +366,7 @@ func (c *Config) firstHalves() (sum counts) {
 	return sum
 }
 
-// sharedExpert counts the parameters of the block's shared expert; zero: there is none.
+// sharedExpert counts the parameters of the block's shared expert; zero if there is none.
 func (n blockNames) sharedExpert() counts {
 	if n.c.SharedSize == 0 {
 		return counts{}
