@@ -10,13 +10,13 @@ type Depths struct {
 	// With several ranks; both are 0 for a single rank.
 	ExchangeBuffers int `json:"exchange_buffers,omitempty"` // layers whose gradients are exchanged at once; at least 1
 	GathersAhead    int `json:"gathers_ahead,omitempty"`    // layers whose tiles are gathered from all ranks at once; at least 1
-	// With matrices that are updated whole; else 0.
+	// MatrixBuffers is 0 unless an optimizer such as Muon updates matrices whole.
 	MatrixBuffers int `json:"matrix_buffers,omitempty"` // for each lane; at least 1
-	// With state on disk; else 0.
+	// StateSlots is 0 unless some state is on disk.
 	StateSlots int `json:"state_slots,omitempty"` // layers with their state in memory; at least 1
 }
 
-// Depth describes one of the depths and the key that sets it.
+// Depth describes one field of Depths and the configuration key that sets it.
 type Depth struct {
 	Name   string // name of the key, after "pipeline."
 	Least  int    // minimum for a run; tied embeddings may need more slabs

@@ -24,8 +24,8 @@ func (r *Run) FrozenLayers() []bool {
 	return out
 }
 
-// dropFrozen changes the schedule of layers: it removes the visits, and the uses of tiles, that only serve gradients of
-// frozen tensors.
+// dropFrozen changes the schedule of layers: it removes the backward of layers below the lowest
+// trained one, and the accumulation of gradients in visits whose tensors are all frozen.
 func (r *Run) dropFrozen(layers []schedule.Layer) {
 	lowest := model.LowestTrained(r.Layouts)
 	for i := range layers {
@@ -42,8 +42,9 @@ func (r *Run) dropFrozen(layers []schedule.Layer) {
 	}
 }
 
-// passes returns how often a step computes the forward products of layer l: once for the forward, once for the
-// gradients of inputs from the lowest trained layer on, and once more for the trained fraction of the layer.
+// passes returns how often a step computes as many products as layer l's forward. That is once for
+// the forward, and from the lowest trained layer on once more for the gradient of the input. The
+// gradient of the weights adds the trained fraction of the layer.
 func (r *Run) passes(l int) float64 {
 	if l < model.LowestTrained(r.Layouts) {
 		return 1

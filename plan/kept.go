@@ -5,7 +5,8 @@ import (
 	"mt/model"
 )
 
-// kept caches properties of layers that are often needed. Equal neighbouring layers share their entries.
+// kept caches, by layer, what fits and Table compute from the layouts again and again. Equal
+// neighbouring layers share their entries.
 type kept struct {
 	planes   [][]optim.Placed // by layer
 	bytes    []int64          // total size of the planes, by layer
@@ -35,7 +36,8 @@ func (r *Run) keep() {
 	r.kept = k
 }
 
-// placed returns the planes of layer l (arrays of optimizer state and others beside the weights), each with its place.
+// placed returns the planes of layer l: arrays of optimizer state, and others such as averages,
+// that the host keeps beside the weights. Each comes with its offsets.
 func (r *Run) placed(l int) []optim.Placed {
 	if r.kept == nil {
 		r.keep()

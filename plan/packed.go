@@ -25,8 +25,7 @@ type Packed struct {
 	Pack, Unpack float64
 }
 
-// add adds to p data with the given number of bytes before compression; by describes how well and how fast they
-// compress.
+// add adds data of the given size in bytes to p, compressed as by says.
 func (p *Packed) add(bytes int64, by packing) {
 	p.Bytes += int64(by.left * float64(bytes))
 	p.Pack += float64(bytes) / by.pack

@@ -39,8 +39,8 @@ func (r *Run) OwnShares() (out []optim.Share) {
 	return out
 }
 
-// shareRows returns how many rows of layer l's table lie wholly or partly in this rank's share; 0: none, or the
-// gradient is not one of rows.
+// shareRows returns how many rows of layer l's embedding table lie wholly or partly in this rank's
+// share. 0: none, or the layer is not updated by rows.
 func (r *Run) shareRows(l int) int64 {
 	s, cols := r.Share(l), r.Gradients()[l].Row
 	if s.Elems() == 0 || cols == 0 {
@@ -61,8 +61,9 @@ func (r *Run) shareElems(l int) int64 {
 // ShareSumBytes returns the maximum size of the summed gradient of this rank's share of layer l.
 func (r *Run) ShareSumBytes(l int) int64 { return r.shareElems(l) * r.GradBytes() }
 
-// ExchangeBytes returns the size of an exchange buffer. It holds the gradients that this rank receives from all ranks
-// for its share of one layer, and suits the layer with the largest. 0 for a single rank.
+// ExchangeBytes returns the size of an exchange buffer, which holds the gradients that this rank
+// receives from all ranks for its share of one layer. All buffers fit the layer with the largest
+// share. 0 for a single rank.
 func (r *Run) ExchangeBytes() (most int64) {
 	if r.Ranks <= 1 || r.EvalOnly {
 		return 0

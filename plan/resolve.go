@@ -15,8 +15,9 @@ import (
 // maxMicroBatchTokens is the maximum automatic micro-batch size.
 const maxMicroBatchTokens = 16384
 
-// Automatic depths. With two buffers of a kind, one is copied while the other is used. More buffers help only if the
-// times of copies vary.
+// Automatic depths. With two buffers of a kind, a copy fills one while the other is used. More
+// buffers help only if the times of copies vary. Fewer than minActSlots activation slots are
+// refused.
 const (
 	autoWeightSlots  = 3
 	autoGradBuffers  = 2
@@ -93,7 +94,8 @@ func rowsThatFit(q Request) int {
 	return low
 }
 
-// choose does the work of Resolve, but its error has no hint on how many rows would fit.
+// choose resolves the request like Resolve, but its error does not say how many rows would fit.
+// Resolve and rowsThatFit call it.
 func choose(q Request) (*Run, error) {
 	if err := q.check(); err != nil {
 		return nil, err
@@ -188,9 +190,9 @@ func leastDepths(q Request) Depths {
 	return d
 }
 
-// askedDepths sets each depth to the requested one, if that is above the minimum. If the run does not fit with the
-// fewest activation slots, askedDepths tries one slot for every activation. Then no activation is spilled to the host,
-// which may need less memory in total.
+// askedDepths raises each depth to the requested value. If the run does not fit with the fewest
+// activation slots, it tries one slot for every activation: then no activation is spilled to the
+// host, which may need less memory in total.
 func (r *Run) askedDepths(q Request) {
 	d := &r.Depths
 	for _, v := range []struct {
@@ -237,15 +239,18 @@ const autoChunkTokens = 4096
 // maxHeadChunk is the maximum number of tokens whose logits exist at once, unless a block's chunk is larger.
 const maxHeadChunk = 2048
 
-// The same two values for devices with ample memory. Each chunk of the head reads and writes the gradient of all the
-// head's weights, 8 bytes for each parameter, and computes 2 FLOPs for each token and parameter. At 3.3 TB/s and 700
-// TFLOP/s, this traffic takes a fifth of a product's time with 4096 tokens, and a twentieth with 16384.
+// roomyChunkTokens and roomyHeadChunk replace autoChunkTokens and maxHeadChunk on devices with
+// ample memory. Each chunk of the head reads and writes the gradient of all the head's weights, 8
+// bytes for each parameter, and computes 2 FLOPs for each token and parameter. At 3.3 TB/s and 700
+// TFLOP/s, this traffic takes a fifth of a product's time with 4096 tokens, and a twentieth with
+// 16384.
 const (
 	roomyChunkTokens = 16384
 	roomyHeadChunk   = 8192
 )
 
-// roomy reports whether the device has memory of its own, and at least 40 GiB of it or no limit.
+// roomy reports whether the device has ample memory: memory of its own, and at least 40 GiB of it
+// or no limit.
 func (q Request) roomy() bool {
 	return !q.Unified && (q.DeviceMemory == 0 || q.DeviceMemory >= 40<<30)
 }
@@ -305,7 +310,8 @@ func (r *Run) leastShards() int {
 	return n
 }
 
-// resolveMicroBatch sets the largest micro-batch that fits, halving it for each attempt.
+// resolveMicroBatch sets the requested micro-batch size or, if the request leaves it open, the
+// largest that fits. It begins with the largest automatic size and halves it until the run fits.
 func (r *Run) resolveMicroBatch(q Request) {
 	if q.MicroBatchTokens > 0 {
 		r.setMicroBatch(q, q.MicroBatchTokens)

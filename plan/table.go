@@ -34,15 +34,15 @@ type Table struct {
 	Params    int64 `json:"parameters"`
 	// PerParam is the host memory of one parameter in bytes: its weight and its values in the planes.
 	PerParam float64 `json:"host_bytes_per_parameter"`
-	// Before lists memory that is freed before the run allocates its own.
+	// Before lists memory that the run frees before it allocates the memory of this table.
 	Before []Row `json:"before,omitempty"`
 	// devices has the sums by device, with several devices.
 	devices []int64
 }
 
-// Table lists the memory of r by purpose. It is exact to the byte, including alignment, except for two rows: the
-// context has the size in the request, and the program has a size that was measured once. On a unified device both
-// sides are the same memory, and each byte is in one row only.
+// Table lists the memory of r by purpose. It is exact to the byte, including alignment, except for
+// two rows: "context" has the size that the request gives, and "program" a size that was measured
+// once. On a unified device both sides are the same memory, and each byte is in one row only.
 func (r *Run) Table() Table {
 	t := Table{OneMemory: r.OneMemory}
 	host := func(purpose string, bytes int64, detail string, args ...any) {
@@ -159,8 +159,8 @@ func series(words []string) string {
 	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
-// programBytes is the memory of a process besides its buffers, as measured: 33 MiB of code, up to 30 of Go heap, and up
-// to 32 of packed panels of matrix products.
+// programBytes is the host memory of a process besides its buffers. It is 96 MiB, as measured: 33
+// MiB of code, up to 30 of Go heap, and up to 32 of matrix panels that the CPU's products pack.
 const programBytes = 96 << 20
 
 type addRow func(purpose string, bytes int64, detail string, args ...any)
@@ -340,7 +340,7 @@ func (t Table) Write(w io.Writer) {
 	tw.Flush()
 }
 
-// also returns text if holds is true, else "".
+// also returns text if holds is true, else "". Details of rows use it for optional parts.
 func also(holds bool, text string) string {
 	if !holds {
 		return ""

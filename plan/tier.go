@@ -9,8 +9,9 @@ import (
 
 // This file chooses the layers whose state (lower halves and planes) is on disk.
 
-// With autoStateSlots slots, one layer is updated while the next two are read and the previous one is written.
-// leastAutoSlots is for hosts with little memory: one layer is updated while another is read or written.
+// autoStateSlots lets one layer be updated while the next two are read from disk and the previous
+// one is written. leastAutoSlots is for hosts with little memory: one layer is updated while
+// another is read or written.
 const (
 	autoStateSlots = 4
 	leastAutoSlots = 2
@@ -59,7 +60,8 @@ func (r *Run) DiskBytes() (states, tiles int64) {
 	return states, tiles
 }
 
-// stateWords describes in words what the state on disk consists of, such as lower halves and moments.
+// stateWords names the kinds of data that the state on disk consists of, such as "lower halves and
+// moments".
 func (r *Run) stateWords() string {
 	var kinds []string
 	for l, layout := range r.Layouts {
@@ -88,7 +90,7 @@ type onDisks struct {
 	left                 int64
 }
 
-// onDisks returns the present choice of r.
+// onDisks returns r's present choice; left is the host memory that it leaves free.
 func (r *Run) onDisks(left int64) onDisks {
 	return onDisks{states: r.StateOnDisk, grads: r.GradOnDisk, tiles: r.WeightsOnDisk, slots: r.Depths.StateSlots, left: left}
 }
@@ -133,8 +135,9 @@ func (r *Run) tier(q Request) {
 	r.put(best)
 }
 
-// waysToDisks lists functions that move data to disk, in the order in which to try them. spare is the host memory that
-// is free with everything in memory (negative: missing), and slots the number of state slots.
+// waysToDisks lists functions that move data to disk, in the order in which tier tries them. Their
+// argument spare is the host memory that is free with everything in memory (negative: missing), and
+// slots the number of state slots.
 func (r *Run) waysToDisks(q Request) []func(spare int64, slots int) onDisks {
 	ways := []func(int64, int) onDisks{r.choose}
 	if len(r.blocks()) == 0 {

@@ -17,7 +17,8 @@ import (
 	"mt/model"
 )
 
-// tiered is a run whose states may be on disks, with a budget of the host's memory.
+// tiered requests a run that may keep state on disk, with a large host memory budget that tests
+// lower.
 func tiered(t *testing.T, blocks int, clip bool) Request {
 	t.Helper()
 	c := &model.Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 4096, HiddenSize: 128, IntermediateSize: 256, NumLayers: blocks,
@@ -178,7 +179,7 @@ func TestSpansOfExperts(t *testing.T) {
 	}
 }
 
-// lacks returns the need stated by the error of a plan that does not fit.
+// lacks returns the memory need that the error of a plan that does not fit states.
 func lacks(t *testing.T, err error) int64 {
 	t.Helper()
 	var lack *NotFitting
@@ -188,7 +189,7 @@ func lacks(t *testing.T, err error) int64 {
 	return lack.Need
 }
 
-// tileOf is the size of a block's tile.
+// tileOf returns the size of a block's tile in bytes.
 func tileOf(t *testing.T, q Request) int64 {
 	t.Helper()
 	q.HostMemory = 1 << 40
@@ -196,7 +197,7 @@ func tileOf(t *testing.T, q Request) int64 {
 	return p.Layouts[1].TileBytes
 }
 
-// TestStateSlots: as many state slots as asked for.
+// TestStateSlots: a run with state on disk has the requested number of state slots.
 func TestStateSlots(t *testing.T) {
 	q := tiered(t, 12, false)
 	all := testkit.Must(Resolve(q))(t)
@@ -218,7 +219,8 @@ func TestStateSlots(t *testing.T) {
 	}
 }
 
-// TestStatesAreSpread: where half of the blocks' states are away, every other one is.
+// TestStatesAreSpread: the layers with state on disk are spread evenly. With about half of the
+// states on disk, never more than two neighbours are.
 func TestStatesAreSpread(t *testing.T) {
 	q := tiered(t, 16, false)
 	all := testkit.Must(Resolve(q))(t)
@@ -236,7 +238,8 @@ func TestStatesAreSpread(t *testing.T) {
 	}
 }
 
-// TestStatesGoToDisksWhereMemoryIsOne: on a unified device what the device takes counts too.
+// TestStatesGoToDisksWhereMemoryIsOne: on a unified device, device memory counts in the host's
+// budget too when states are moved to disk.
 func TestStatesGoToDisksWhereMemoryIsOne(t *testing.T) {
 	q := tiered(t, 12, false)
 	q.Unified, q.DeviceMemory, q.Recompute = true, 0, "full"
@@ -287,7 +290,8 @@ func TestWordsOfStates(t *testing.T) {
 	}
 }
 
-// TestLowerHalvesComeFirst: where the first layer on disks has none, since only its vectors are trained, they still do.
+// TestLowerHalvesComeFirst: the list of data on disk names lower halves first, even if the first
+// layer on disk has none, because only its vectors are trained.
 func TestLowerHalvesComeFirst(t *testing.T) {
 	q := tiered(t, 12, false)
 	testkit.NoError(t, q.Config.SetFreeze(model.Freeze{Names: []string{`embed_tokens`, `layers\.0\..*proj`}}))
@@ -337,7 +341,8 @@ func TestPackedBytes(t *testing.T) {
 	}
 }
 
-// TestPackingTakesMemory: what compression takes is planned, for states and, where weights are on disks, for these too.
+// TestPackingTakesMemory: the plan counts the buffers for compressing state and, if weights are on
+// disk, also those for weights.
 func TestPackingTakesMemory(t *testing.T) {
 	testkit.NotShort(t)
 	q := tiered(t, 192, false) // whose tiles are larger than what packing them takes
@@ -376,7 +381,7 @@ func TestPackingTakesMemory(t *testing.T) {
 	}
 }
 
-// rowsOf are the rows of a table for a purpose.
+// rowsOf returns the table's rows for a purpose on a host or device.
 func rowsOf(t Table, where, purpose string) (out []Row) {
 	for _, row := range t.Rows {
 		if row.Where == where && row.Purpose == purpose {
@@ -477,8 +482,8 @@ func TestGradientsGoToDisksAsMemoryAsks(t *testing.T) {
 	}
 }
 
-// TestGradientsStayInMemory: gradients stay in memory if they do not wait for the norm, and if several ranks exchange
-// them. They also stay if bf16 gradients fit instead.
+// TestGradientsStayInMemory: gradients stay in memory without clipping, because they then wait for
+// no norm, and with several ranks, which exchange them. They also stay if bf16 gradients fit.
 func TestGradientsStayInMemory(t *testing.T) {
 	q := tiered(t, 24, true)
 	q.HostMemory = 1
@@ -512,7 +517,8 @@ func TestGradientsStayInMemory(t *testing.T) {
 	}
 }
 
-// TestSmallModelsKeepTheirGradients: where slabs to take turns in take more than they save, tiles go without them.
+// TestSmallModelsKeepTheirGradients: gradients on disk pass through pooled slabs. If the pool takes
+// more memory than moving the gradients saves, gradients stay and tiles go to disk.
 func TestSmallModelsKeepTheirGradients(t *testing.T) {
 	q := tiered(t, 4, true)
 	c := *q.Config
@@ -546,7 +552,8 @@ func TestLeastSlabs(t *testing.T) {
 	}
 }
 
-// TestSlabsOfGradientsOnDisks: as many slabs to take turns in as without clipping, where memory has room for them, and as asked.
+// TestSlabsOfGradientsOnDisks: if gradients wait on disk, the pool has the requested number of
+// slabs. Without a request it has the automatic number, if memory suffices.
 func TestSlabsOfGradientsOnDisks(t *testing.T) {
 	q := tiered(t, 32, true)
 	for _, asked := range []int{0, 1, 2} {
@@ -585,7 +592,8 @@ func TestSlabsOfLanes(t *testing.T) {
 	}
 }
 
-// played is AtMost by playing a run with a known number of saves.
+// played returns the peak disk usage of a run with a known number of saves. It simulates the run
+// save by save.
 func played(w Writes) int64 {
 	kept := slices.Clone(w.Kept)
 	var now, most int64
@@ -608,7 +616,7 @@ func played(w Writes) int64 {
 	return w.Log + max(most, now+w.Average+w.Model)
 }
 
-// TestDiskAtMost compares with runs played save by save.
+// TestDiskAtMost: Writes.AtMost equals the peak of a simulated run for random runs.
 func TestDiskAtMost(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {

@@ -73,8 +73,9 @@ func (r *Run) poolSlabBytes() (most int64) {
 	return most
 }
 
-// mayWaitOnDisks reports whether gradients can wait for the norm on disk. With several ranks they cannot, because the
-// ranks exchange gradients first and each keeps only the sums of its shares.
+// mayWaitOnDisks reports whether gradients can wait for the norm on disk. They cannot without
+// clipping, nor with several ranks, which exchange gradients first and each keep only the sums of
+// their shares.
 func (r *Run) mayWaitOnDisks() bool { return !r.SlabsAreCredits() && !r.gradsStay }
 
 // putGradsOnDisk moves the gradients of the given layers to disk. It returns the host memory in bytes that this saves.

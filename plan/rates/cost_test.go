@@ -66,7 +66,8 @@ func TestProducts(t *testing.T) {
 	}
 }
 
-// TestAttentionCosts: time grows with the pairs, and a backward counts five products.
+// TestAttentionCosts: the time of attention grows with the (query, key) pairs, and a backward
+// counts five matrix products.
 func TestAttentionCosts(t *testing.T) {
 	m := &Machine{Device: Device{Bandwidth: 1e5, Attention: map[string][]Attention{"bf16": {{Length: 1024, Dim: 128, Forward: 100, Backward: 50}, {Length: 8192, Dim: 128, Forward: 300, Backward: 200}}}}}
 	shape := func(tokens, seqs, window int) op.AttentionShape {
@@ -90,7 +91,8 @@ func TestAttentionCosts(t *testing.T) {
 	}
 }
 
-// TestMoved: a listed operation has its own cost, and another operation the memory's.
+// TestMoved: an operation listed in Device.Ops has the cost given there. Any other takes the launch
+// time plus its bytes at the rate of device memory.
 func TestMoved(t *testing.T) {
 	m := &Machine{Device: Device{Bandwidth: 100, Launch: 5, Ops: map[string]Op{"GLU": {Fixed: 2, Rate: 10, Cores: 1}}}}
 	c := NewCosts(m)

@@ -22,7 +22,7 @@ const (
 	perCore    = 15   // GB/s of a single server core; a Zen 5 core reaches 40 and more
 )
 
-// hostExample is the end of error messages about host names.
+// hostExample ends error messages about host names: it explains how hosts are named.
 const hostExample = "a host is called by its memory, TYPE-TRANSFERSxCHANNELS with cores and GiB if you like: ddr5-4800x8, ddr4-3200x2-16c-128g, " +
 	"lpddr5x-8533x16 (channels of 16 bits); or grace, gb10"
 
@@ -113,8 +113,8 @@ var busyUpdates = map[string]struct{ rate, bytes float64 }{
 	"lion_8bit":  {0.83, 14.03},
 }
 
-// updates returns the costs of the optimizers in busyUpdates on a host with this many cores. A rate is at most most,
-// the GB/s that memory reaches. wake is the time in µs until all cores work.
+// updates returns the costs of the optimizers in busyUpdates on a host with this many cores. No
+// rate exceeds most, the GB/s that memory reaches. wake is the time in µs until all cores work.
 func updates(cores int, most, wake float64) map[string]Op {
 	out := map[string]Op{}
 	for name, u := range busyUpdates {
