@@ -7,7 +7,8 @@ import (
 
 func init() { op.Add(&table, attentionBackward) }
 
-// queryTile is the number of queries whose contributions to the gradients of keys and values are added at a time.
+// queryTile is the number of queries that the backward processes together: their contributions to
+// the gradients of keys and values are one matrix product.
 const queryTile = 56
 
 // attentionBackward overwrites DQ, DK, DV. With P = exp(scale·QKᵀ − LSE), dP = dO·Vᵀ and delta = Σ dO·O:
@@ -44,8 +45,8 @@ func attentionBackward(s *stream, a *op.AttentionBackward) error {
 	return nil
 }
 
-// backward runs the jobs in s.jobs on all cores. Each job works on its own copy of b, in which backward has set the
-// fields that all jobs share.
+// backward runs the jobs in s.jobs on all cores. Each job works on its own copy of b, in which this
+// method has set the fields that all jobs share.
 func (s *stream) backward(a *op.AttentionBackward, b backward) {
 	b.AttentionBackward, b.group, b.wide = a, a.Heads/a.KVHeads, panels(a.Dim)*vec.Panel
 	s.pool.Run(len(s.jobs), func(i int) {
@@ -78,7 +79,8 @@ type backward struct {
 	sc    *scratch
 	group int
 	wide  int // Dim rounded up to panels
-	// The gradients that the job computes: for queries, for keys and values, or for both.
+	// forQueries and forKeys say which gradients the job computes: those of queries, those of keys
+	// and values, or both.
 	forQueries, forKeys bool
 
 	dq               []float32 // (group, queries, wide)

@@ -11,7 +11,8 @@ import (
 
 func init() { op.Add(&table, crossEntropy) }
 
-// crossEntropy takes all steps of a row (maximum, sum of exponentials, gradient) while the row is in the cache.
+// crossEntropy does all steps of a row (maximum, sum of exponentials, gradient) while the row is in
+// the cache.
 func crossEntropy(s *stream, a *op.CrossEntropy) error {
 	if raceEnabled {
 		reads(a.Targets, 1, 0, a.T)
@@ -76,8 +77,8 @@ func weightOf(weights device.Tensor, t int) float32 {
 	return f32s(weights, t+1)[t]
 }
 
-// lossTerms holds op.LossTerms as three coefficients of the loss. target multiplies the target's logit, column every
-// logit, and z the squared log-sum-exp.
+// lossTerms holds op.LossTerms as coefficients. The loss of a row is lse − target·x(target) −
+// column·Σx + z·lse², where x are the logits and lse is their log-sum-exp.
 type lossTerms struct{ target, column, z float64 }
 
 func termsOf(t op.LossTerms, vocab int) lossTerms {
@@ -105,7 +106,8 @@ func (l lossTerms) takes(logits []float32, target int) (sum float64) {
 	return sum
 }
 
-// loss returns the loss of a row: its log-sum-exp lse, minus taken (the sum of takes), plus z·lse².
+// loss returns the loss of a row with log-sum-exp lse. taken is the result of takes, summed over
+// the shards of the vocabulary.
 func (l lossTerms) loss(lse, taken float64) float32 { return float32(lse - taken + l.z*lse*lse) }
 
 // gradient overwrites row, which holds exponentials of the logits, with the gradient of the logits. An exponential

@@ -24,7 +24,7 @@ type Options struct {
 	Delay func(stream string, n int64) time.Duration
 }
 
-// dev implements device.Device.
+// dev implements device.Device on the host's cores.
 type dev struct {
 	opts    Options
 	name    string

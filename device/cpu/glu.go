@@ -82,8 +82,8 @@ func gluBackward(s *stream, a *op.GLUBackward) error {
 	return nil
 }
 
-// cutOff prepares a row of gates and ups so that vec.SwiGLU, applied to dst, computes op.CutSiLU. It writes
-// Alpha·min(gate, Limit) and (up+1)/Alpha, with up clamped to ±Limit.
+// cutOff prepares a row of gates and ups so that vec.SwiGLU, applied to dst, computes op.CutSiLU.
+// It writes Alpha·min(gate, Limit), then (1 + up)/Alpha with up clamped to ±Limit.
 func cutOff(dst, row []float32, cut op.Cut) []float32 {
 	f := len(row) / 2
 	for i, g := range row[:f] {
@@ -96,7 +96,9 @@ func cutOff(dst, row []float32, cut op.Cut) []float32 {
 	return dst
 }
 
-// cutGrad does for op.CutSiLU what vec.SwiGLUGrad does for SwiGLU. drow may be row. buf is scratch memory for one row.
+// cutGrad does for op.CutSiLU what vec.SwiGLUGrad does for SwiGLU: from dout, the gradient of the
+// result, it writes the gradients of gate and up to drow. It writes the result to out. drow may be
+// row. buf is scratch memory for one row.
 func cutGrad(drow, out, dout, row, buf []float32, cut op.Cut) {
 	f := len(row) / 2
 	cutOff(buf, row, cut)

@@ -11,7 +11,7 @@ func init() {
 	op.Add(&table, xieluBackward)
 }
 
-// The constants of Transformers' XIELUActivation.
+// xieluBeta and xieluEps are beta and eps of Transformers' XIELUActivation.
 const xieluBeta, xieluEps = 0.5, -1e-6
 
 // xieluAlphas returns the two parameters a and b of xIELU, which are functions of the numbers stored in alpha. da and

@@ -118,7 +118,7 @@ const MostSSDHead, MostSSDState = 128, 256
 // numbers of chunks and heads.
 const MostSSDStates, MostSSDChunks = 1 << 22, 1 << 20
 
-// Work implements Worker.
+// Work implements Worker: the shape as text, and the FLOPs.
 func (a *SSD) Work() (shape string, flops float64) { return a.shape().String(), a.FLOPs() }
 
 // Work implements Worker. It includes the recomputed part of the forward.
@@ -131,12 +131,12 @@ func (a *SSDShape) FLOPs() float64 {
 	return float64(a.T) * float64(a.Heads) * (4*state + keys + values)
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *SSD) Bytes() int64 {
 	return int64(a.T*(a.Width()+a.Heads*(a.HeadDim+1)))*a.XBC.DType.Size() + 8*int64(a.StatesLen())
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *SSDBackward) Bytes() int64 {
 	return int64(a.T*(2*a.Width()+a.Heads*(a.HeadDim+2)))*a.XBC.DType.Size() + 12*int64(a.StatesLen())
 }

@@ -18,8 +18,8 @@ type Table[S any] struct{ kinds map[reflect.Type]kind[S] } // by the type of the
 // kind is the entry of one type of operation: its name, its function, and a pool of values for reuse.
 type kind[S any] interface {
 	name() string
-	// take returns a pointer to a copy of the struct to which o points. run calls the function with such a copy, and
-	// then keeps the copy for reuse.
+	// take copies the struct to which o points into a reused value and returns a pointer to it. run
+	// calls the function with such a copy, and then keeps the copy for reuse.
 	take(o device.Op) any
 	run(on S, copy any) error
 }
@@ -91,7 +91,7 @@ func (c Call[S]) None() bool { return c.kind == nil }
 // most once.
 func (c Call[S]) Run(on S) error { return c.kind.run(on, c.copy) }
 
-// kindOf implements kind for operations of type O.
+// kindOf implements kind for operations of type O: f runs them.
 type kindOf[S, O any, P interface {
 	*O
 	device.Op

@@ -1,7 +1,7 @@
 package gemm
 
-// plan describes how a product is cut up. Only kc and kBlocks influence the order of sums, and both follow from K
-// alone.
+// plan describes how a product is cut into blocks and tasks. Only kc and kBlocks influence the
+// order of sums, and both follow from K alone.
 type plan struct {
 	kc, kBlocks int // K is cut into kBlocks blocks of kc; the last one may be shorter
 
@@ -25,11 +25,12 @@ const (
 	minPackedN = 64
 	// maxTileN is the width of a block of a bf16 D, which is summed in scratch memory.
 	maxTileN = 512
-	// Costs of a task beside its products, in units of the products. Packing one row of A costs as much as computing
-	// rowCost columns. Fetching one column of B costs as much as columnCost rows.
+	// rowCost and columnCost say what a task costs besides its products. Packing one row of A costs
+	// as much as computing rowCost columns of it. Fetching one column of B costs as much as
+	// computing columnCost rows of it.
 	rowCost, columnCost = 30, 6
-	// tailCost is the cost of the end of a product, in tasks: some threads are idle while a delayed one still works on
-	// its last task.
+	// tailCost is the cost of the end of a product, in units of a task: some threads idle while a
+	// delayed one still works on its last task.
 	tailCost = 0.25
 )
 
@@ -39,9 +40,9 @@ func (p *plan) planK(k int) {
 	p.kBlocks = ceil(k, p.kc)
 }
 
-// spreads reports whether blocks of kc floats of rows of k floats fall into different sets of a first-level cache.
-// Then kernels may read the rows in place. It is true for contiguous rows, and for rows that are not a multiple of 4
-// KiB apart.
+// spreads reports whether kernels may read rows of A in place. K is k, and kernels read blocks of
+// kc floats of each row. Then the rows of a block fall into different sets of a first-level cache.
+// That is so if rows are contiguous blocks, or not a multiple of 4 KiB apart.
 func spreads(k, kc int) bool { return k == kc || k%1024 != 0 }
 
 // planN sets the number of columns of B packed at a time. steps is the number of packed elements of a column, and nr

@@ -14,7 +14,7 @@ type Workspace struct {
 	b     []float32 // packed panels of B
 	x     []float32 // rows of A as fp32, for dot products
 
-	// The product that Run computes at the moment.
+	// The product that Run computes at the moment, and how it is cut up.
 	Args
 	level   *level
 	layout  *layout // one of the level's layouts
@@ -25,7 +25,8 @@ type Workspace struct {
 	chunk   chunk
 	threads int
 
-	// Functions that the pool runs on every thread, made once, and the next index, which the threads take in turn.
+	// The pool runs packBody, tileBody and dotBody on every thread; they are made once, to save
+	// allocations. next is the index of the next piece of work, see claim.
 	next     atomic.Int64
 	packBody func(int)
 	tileBody func(int)

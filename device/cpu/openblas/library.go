@@ -109,7 +109,8 @@ func (p *Product) layout() (transA, transB int32, lda, ldb, ldc int, beta float3
 	return transA, transB, lda, ldb, p.N, beta
 }
 
-// with32 and with64 return a Multiply that calls the given cblas_sgemm.
+// with32 and with64 return a Library.multiply that calls the given cblas_sgemm, with 32-bit or
+// 64-bit integers.
 func with32(f sgemm32) func(p *Product) {
 	return func(p *Product) {
 		ta, tb, lda, ldb, ldc, beta := p.layout()

@@ -47,11 +47,13 @@ type kernels struct {
 	transpose    func(dst, src *float32, stride, blocks int)
 }
 
-// tileFunc multiplies a fixed number of rows of a with the panels of b. Strides are in bytes. Read by rows, element
-// (r, i) of a is at r strides plus i floats. Read by columns, it is at i strides plus r floats.
+// tileFunc is a kernel that multiplies a fixed number of rows of a with the panels of b. Strides
+// are in bytes. If a is read by rows, element (r, i) is at r strides plus i floats. If it is read
+// by columns, the element is at i strides plus r floats.
 type tileFunc func(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
 
-// chosen is the implementation in use. chosenErr is not nil if the environment variable has an unknown value.
+// chosen is the set of kernels in use. chosenErr is not nil if the environment variable LevelEnv
+// has an unknown value.
 var chosen, chosenErr = choose(os.Getenv(LevelEnv), available())
 
 // choose returns the fastest of the available kernels that is not above the level limit; "": no limit. available is
