@@ -51,7 +51,8 @@ func positionCases(add func(string, func(*rig))) {
 	}
 }
 
-// positionBackwardCases give the gradients of all tokens, or only of the middle ones.
+// positionBackwardCases sum the gradients of all tokens, or only of the middle ones, as when a
+// micro-batch is processed in chunks.
 func positionBackwardCases(add func(string, func(*rig))) {
 	for _, seqs := range positionSeqs {
 		for _, C := range []int{1, 7, 72, 1032} {

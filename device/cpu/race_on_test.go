@@ -36,7 +36,7 @@ func TestRaceDetectorSeesAMissingWait(t *testing.T) {
 	}
 }
 
-// TestTwoStreams is the program of the child processes: stream b copies what stream a wrote, with
+// TestTwoStreams is the program of the child processes: stream b reads what stream a wrote, with
 // or without waiting for it.
 func TestTwoStreams(t *testing.T) {
 	name := os.Getenv(racyCase)

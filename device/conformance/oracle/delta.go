@@ -24,8 +24,8 @@ func (a Conv) width() int {
 	return a.Channels
 }
 
-// ShortConv sets y (T, Channels) to the causal convolution of each sequence of x. Unless nil, tail has the rows before
-// a single sequence.
+// ShortConv sets y (T, Channels) to the causal convolution of each sequence of x. tail is nil, or
+// holds the rows before a single sequence.
 func (a Conv) ShortConv(y, x, tail []float64) {
 	a.convolve(x, tail, func(t, c int, sum float64, _ func(j int) (float64, int)) {
 		if a.Gated {
@@ -158,8 +158,9 @@ func unit(x []float64, scale float64) (y []float64, r float64) {
 	return y, r
 }
 
-// GatedDelta sets o (T, Heads·ValueDim), token by token. It sets states as op.GatedDelta does, unless states is nil.
-// Unless nil, last is the state before a single sequence, and is set to the state after it.
+// GatedDelta sets o (T, Heads·ValueDim), token by token. It sets states as op.GatedDelta does,
+// unless states is nil. last is nil, or holds the state before a single sequence and is set to the
+// state after it.
 func (a Delta) GatedDelta(o, states, last, qkv, gates, aLog, dtBias []float64) {
 	K, V := a.KeyDim, a.ValueDim
 	for s := range len(a.Cu) - 1 {

@@ -39,7 +39,7 @@ func AddBiasGrad(db, dy []float64, T, N int) {
 	}
 }
 
-// Norm describes the layout of RMSNorm's rows.
+// Norm describes RMSNorm's rows as op.RMSNorm and op.RMSNormBackward do.
 type Norm struct {
 	Rows, Groups, Dim            int
 	XStride, YStride             int // forward
@@ -141,8 +141,9 @@ func ScatterAddRows(drows, dy []float64, start, pos []int32, C int) {
 	}
 }
 
-// CrossEntropy writes losses and, unless forwardOnly is set, turns logits (T, V) into their gradient times scale. A
-// target of −100 does not count. limit is as in Softcap; smoothing and z are as in op.LossTerms.
+// CrossEntropy writes losses and, unless forwardOnly is set, turns logits (T, V) into their
+// gradient times scale. A row with target −100 does not count. limit is as in Softcap; smoothing
+// and z are as in op.LossTerms.
 func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, scale, limit, smoothing, z float64, forwardOnly bool) {
 	for t, target := range targets {
 		out := logits[t*V : (t+1)*V]

@@ -39,8 +39,8 @@ func (m *matrix) content() []byte {
 	return unsafe.Slice((*byte)(m.pointer()), size*len(m.want))
 }
 
-// TestNothingBehindIsRead: products read nothing behind the end of A and B, and write nothing
-// behind D, even if unmapped memory follows.
+// TestNothingBehindIsRead: A, B and D may end where mapped memory ends. A read or write behind them
+// would crash.
 func TestNothingBehindIsRead(t *testing.T) {
 	pool := parallel.New(1)
 	defer pool.Close()
