@@ -177,7 +177,7 @@ type Config struct {
 	Quantized *Quantized
 
 	// Class is the class that config.json names in architectures if it differs from Arch, for
-	// example a base class without a head. Tensor names are then those of the class that belongs to
+	// example a base class without a head. Tensor names are then as in the class that belongs to
 	// ModelType. "": config.json names Arch, or no class.
 	Class string
 
@@ -391,8 +391,8 @@ func (a *family) inlineKeys() []string {
 	return keys
 }
 
-// allInlineKeys returns the inline keys of all families together. FromInline refuses a key that is
-// in none of them before it looks for the family.
+// allInlineKeys returns the inline keys of all families together. FromInline refuses all other keys
+// before it looks for the family.
 func allInlineKeys() []string {
 	keys := slices.Clone(inlineKeys)
 	for _, a := range families {

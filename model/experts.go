@@ -78,9 +78,9 @@ var routedKeys = []string{"n_routed_experts", "n_shared_experts", "num_experts_p
 	"moe_layer_freq"}
 
 // routedExperts reads the experts of DeepSeek's models and their successors: shared experts, dense
-// first blocks and a factor on the chosen experts' weights. scoring is the only accepted value of
-// scoring_func, and methods are the accepted values of topk_method. The family's defaults must
-// include all keys that are read here.
+// first blocks and a factor on the chosen experts' weights. Argument scoring is the only accepted
+// value of scoring_func, and methods are the accepted values of topk_method. The family's defaults
+// must include all keys that are read here.
 func (c *Config) routedExperts(f *fields, scoring string, methods ...string) {
 	c.NumExperts = f.need("n_routed_experts", 1, maxExperts)
 	c.NumExpertsPerTok = f.need("num_experts_per_tok", 1, maxExpertsUsed)
@@ -104,8 +104,8 @@ func (c *Config) routedExperts(f *fields, scoring string, methods ...string) {
 	c.noBalance(f)
 }
 
-// sigmoidKeys are the keys of config.json that Config.sigmoidExperts reads, and those of
-// multi-token prediction layers, which have no effect here.
+// sigmoidKeys are the keys of config.json that Config.sigmoidExperts reads. They include the keys
+// of multi-token prediction layers, which have no effect here.
 var sigmoidKeys = slices.Concat(routedKeys, []string{"num_nextn_predict_layers", "num_mtp_layers"})
 
 // sigmoidExperts reads the experts of DeepSeek-V3 and its successors. An expert's score is the

@@ -16,8 +16,8 @@ type family struct {
 	nested *nested
 	// prefixes are the possible beginnings of tensor names, the usual one first; nil: "model." and "lm_head.".
 	prefixes []prefix
-	// tensors are the tensor names that differ from the usual ones: Llama's or, in blocks that norm
-	// outputs too, Gemma's.
+	// tensors are the tensor names that differ from the usual names. The usual names are Llama's
+	// or, in blocks that norm outputs too, Gemma's.
 	tensors tensors
 	// blocks is the beginning of block tensor names, after the prefix; "": "layers.".
 	blocks string
@@ -63,8 +63,8 @@ type family struct {
 type prefix struct{ model, head string }
 
 // tensors maps roles to tensor names. A block's names follow "model.layers.N.", all others follow
-// "model.". A fused role, such as q, k and v in one matrix, has several names in the order of their
-// rows, or one name for all rows.
+// "model.". A fused role, such as q, k and v in one matrix, has several names in the order of the
+// rows, or a single name for all rows.
 type tensors map[Role][]string
 
 // and returns the union of ts and more. If both have a role, the result has the names from more.

@@ -12,8 +12,7 @@ import (
 )
 
 // Foreign recognises directories and files that are not in the format of save_pretrained, such as a
-// LoRA adapter or a GGUF file. It returns words for an error: what path holds, and what to do. "":
-// not recognised.
+// LoRA adapter or a GGUF file. It returns text for an error, with advice. "": not recognised.
 func Foreign(path string) string {
 	if st, err := os.Stat(path); err == nil && !st.IsDir() {
 		return foreignFile(path)

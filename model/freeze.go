@@ -66,9 +66,9 @@ func (c *Config) frozen(params []Param) {
 	}
 }
 
-// SetFreeze freezes the tensors that f selects. It returns an error if an expression is invalid,
-// matches no tensor, freezes only some of the tensors that are stacked in one parameter, or if no
-// tensor would be trained.
+// SetFreeze freezes the tensors that f selects. It returns an error if an expression is invalid or
+// matches no tensor, or if no tensor would be trained. It also refuses to freeze only some tensors
+// of one parameter, such as q without k and v.
 func (c *Config) SetFreeze(f Freeze) error {
 	if len(f.Names)+len(f.But) == 0 {
 		return nil

@@ -16,8 +16,7 @@ func (r *GatedDeltaNet) Keys() int { return r.KeyHeads * r.KeyDim }
 // Values returns the number of columns of all heads' values together.
 func (r *GatedDeltaNet) Values() int { return r.Heads * r.ValueDim }
 
-// Convolved returns the number of columns that pass the convolution: those of queries, keys and
-// values.
+// Convolved returns the number of columns of queries, keys and values, which pass the convolution.
 func (r *GatedDeltaNet) Convolved() int { return 2*r.Keys() + r.Values() }
 
 // ConvFLOPs implements Recurrence: one multiply-add per tap and column.
@@ -48,8 +47,8 @@ var outputGateTensors = tensors{
 }
 
 // jointQueries and jointQueryPlaces are for checkpoints whose q_proj holds queries and output gates
-// together, alternating head by head. mt gives the two halves of q_proj the names query and gate,
-// which no checkpoint has.
+// together, alternating head by head. No checkpoint has the names query and gate, which mt gives to
+// the two halves of q_proj.
 var (
 	jointQueries = tensors{
 		RoleQKV:     {"self_attn.query.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight", "self_attn.gate.weight"},

@@ -26,9 +26,9 @@ type TensorLayout struct {
 	// optimizer's planes and gradients are all arrays over this space. A frozen tensor has no
 	// elements in it.
 	Elem int64
-	// Ref says that the tensor belongs to another layer: it is a tied lm_head, which the
-	// embedding's tile holds. The head's device slot and gradient have room for it; the head's own
-	// tile, lower halves and planes do not. References come last in Layout.Tensors.
+	// Ref says that the tensor is a tied lm_head, which belongs to the embedding and its tile. The
+	// head's device slot and gradient have room for it; the head's own tile, lower halves and
+	// planes do not. References come last in Layout.Tensors.
 	Ref bool
 }
 
@@ -112,8 +112,8 @@ func (l Layout) Tensor(r Role) TensorLayout {
 	return TensorLayout{}
 }
 
-// PartRange is the contiguous range of one part of a layer, without references: TileOff and
-// TileBytes in bytes of the tile, Elem and Elems in elements of the flat element space.
+// PartRange is the contiguous range of one part of a layer, without references. TileOff and
+// TileBytes are in bytes of the tile, Elem and Elems in elements of the flat element space.
 type PartRange struct {
 	TileOff, TileBytes int64
 	Elem, Elems        int64

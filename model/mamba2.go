@@ -74,8 +74,8 @@ type Multipliers struct {
 	ScanOut           float64
 }
 
-// Limits on heads, head width and state width of Mamba-2 mixers. They are the limits of the device
-// operation that computes them.
+// Limits on heads, head width and state width of Mamba-2 mixers. The device operation op.SSD has
+// the same limits.
 const (
 	maxScanHeads = 1024
 	maxScanHead  = 128
@@ -86,8 +86,8 @@ const (
 var mamba2Keys = []string{"mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_head", "mamba_d_conv", "mamba_expand", "mamba_chunk_size",
 	"mamba_conv_bias", "mamba_proj_bias", "time_step_limit"}
 
-// mamba2Fields reads the sizes of Mamba-2 mixers. inner is the width of all heads together.
-// mamba_chunk_size is not read: it says how a kernel splits the work and changes no result.
+// mamba2Fields reads the sizes of Mamba-2 mixers. Argument inner is the width of all heads
+// together. The key mamba_chunk_size is not read, because a kernel's chunks change no result.
 func (c *Config) mamba2Fields(f *fields, inner int) *Mamba2 {
 	r := &Mamba2{Groups: f.int("mamba_n_groups", 1, 1, maxScanHeads), Heads: f.int("mamba_n_heads", 128, 1, maxScanHeads),
 		StateDim: f.int("mamba_d_state", 256, 1, maxScanState), Taps: f.int("mamba_d_conv", 4, 1, maxTaps), ConvBias: f.bool("mamba_conv_bias", true),

@@ -77,7 +77,7 @@ const (
 	RoleKVABias Role = "kv_a_bias" // block (KVRank+RopeDim)
 	RoleKVANorm Role = "kv_a_norm" // block (KVRank)
 	RoleKVB     Role = "kv_b"      // block (H·(NopeDim+ValueDim), KVRank): per head key, then value
-	// Roles of a recurrence, which replace RoleQKV and RoleO. Shapes are those of a gated delta net
+	// Roles of a recurrence, which replace RoleQKV and RoleO. Shapes are for a gated delta net,
 	// with K columns of all keys and V of all values. RoleRecurIn has 3·h rows (b, c, x) in a gated
 	// short convolution, and z, x, b, c and a step per head in Mamba-2.
 	RoleRecurIn       Role = "recur_in"        // recurrent, mixer (2·K+2·V, h): q, k, v, z

@@ -181,8 +181,8 @@ func (c *Config) activation(f *fields) {
 type fields struct {
 	where string // file or key path, for messages
 	vals  map[string]any
-	// names maps a shared key name to the name that the family's files have for it, so that errors
-	// show the file's name. nil: the names are the same.
+	// names maps shared key names to the family's own, so that errors show the name in the file. If
+	// names is nil, all names are the same.
 	names map[string]string
 	err   error
 }

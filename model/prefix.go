@@ -17,9 +17,9 @@ import (
 // maxHeader bounds how many bytes are read to learn tensor names. It is the safetensors format's own bound on a header.
 const maxHeader = 100_000_000
 
-// asStored settles what config.json leaves open by the tensors in dir: the prefix of tensor names,
-// whether there is a head, whether one tensor holds all experts of a block, and whether expert
-// matrices are transposed.
+// asStored settles by the tensors in dir what config.json leaves open. It finds the prefix of
+// tensor names and whether there is a head. It also finds whether one tensor holds all experts of a
+// block, and whether expert matrices are transposed.
 func (c *Config) asStored(dir string) error {
 	names, err := weightNames(dir)
 	if err != nil {
@@ -54,9 +54,8 @@ func (c *Config) storedTurned(dir string, names map[string]json.RawMessage) bool
 			if !how.transposed {
 				rows, cols = cols, rows
 			}
-			// A square matrix has the same shape either way and tells nothing. gate_up has rows
-			// 2·width and columns hidden, down hidden and width, so at most one of the two is
-			// square and the other decides.
+			// A square matrix has the same shape either way and tells nothing. At most one is
+			// square of gate_up (2·width, hidden) and down (hidden, width), so the other decides.
 			at := storedShape(dir, names, blockNames{c, b}.prefix()+how.tensor)
 			if rows != cols && len(at) == 3 && at[1] == rows && at[2] == cols {
 				return true
@@ -67,8 +66,8 @@ func (c *Config) storedTurned(dir string, names map[string]json.RawMessage) bool
 	return false
 }
 
-// storedShape returns the shape of a tensor in dir; nil if it cannot be read. names is
-// weightNames(dir): for each tensor its entry in a header, or its file's name from an index.
+// storedShape returns the shape of a tensor in dir; nil if the shape cannot be read. Argument names
+// is weightNames(dir): for each tensor an entry of a header, or a file name from an index.
 func storedShape(dir string, names map[string]json.RawMessage, tensor string) []int {
 	raw := names[tensor]
 	var file string
@@ -87,10 +86,10 @@ func storedShape(dir string, names map[string]json.RawMessage, tensor string) []
 	return t.Shape
 }
 
-// findPrefix returns the one of the class's prefixes with which the directory names its embedding.
-// Files saved from a base class lack a prefix's first words, which findPrefix allows for. If names
-// has no embedding, it returns the first prefix that begins any name. If there is none, it returns
-// the class's first prefix, and the loader reports the missing tensor.
+// findPrefix returns the class's prefix with which the directory names the embedding. Files saved
+// from a base class lack a prefix's first words, which findPrefix allows for. If names has no
+// embedding, it returns the first prefix that begins any name. If there is none, it returns the
+// class's first prefix, and the loader reports the missing tensor.
 func (c *Config) findPrefix(names map[string]json.RawMessage) prefix {
 	all := c.family.prefixes
 	if len(all) == 0 {

@@ -27,8 +27,8 @@ func llama2() map[string]any {
 	return map[string]any{"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 }
 
-// llama3 returns the keys that the Llama 3.1 and 3.2 models share. factor is that of the rope
-// scaling; tied says whether embeddings are tied.
+// llama3 returns the keys that the Llama 3.1 and 3.2 models share. Argument factor is the factor of
+// rope_scaling; tied says whether embeddings are tied.
 func llama3(factor float64, tied bool) map[string]any {
 	return map[string]any{
 		"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,

@@ -15,8 +15,8 @@ import (
 const quantizedKey = "quantization_config"
 
 // Quantized describes the quantized weights of a directory, from quantization_config of
-// config.json. It does not say which modules are quantized, or whether a scale covers a block, a
-// row or a tensor: the tensors' shapes and dtypes say that.
+// config.json. The tensors' shapes and dtypes say the rest: which modules are quantized, and
+// whether a scale covers a block, a row or a tensor.
 type Quantized struct {
 	Method string // quant_method: "fp8", "compressed-tensors" or "mxfp4"
 	// BlockRows and BlockCols are the rows and columns of a block of fp8 weights that shares a

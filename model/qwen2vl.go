@@ -30,8 +30,8 @@ func init() {
 	register(two)
 }
 
-// sections checks that mrope_section adds up. It lists how many pairs of a head's elements rotate
-// by a token's time, by its image row and by its image column. Source: arXiv:2409.12191.
+// sections checks that mrope_section adds up. The list has the number of a head's pairs that rotate
+// by time, by image row and by image column. Source: arXiv:2409.12191.
 func (c *Config) sections(f *fields) {
 	for _, key := range []string{"rope_scaling", "rope_parameters"} {
 		o := f.object(key)

@@ -3,8 +3,9 @@ package model
 // Recurrence is the mixing of a block's tokens that replaces attention in the blocks where Config.Recurrent is true. A
 // model has at most one kind of recurrence.
 type Recurrence interface {
-	// ConvFLOPs returns one token's forward FLOPs in the convolution, and StateFLOPs those of
-	// updating and reading the state carried from token to token. Neither includes matrix products.
+	// ConvFLOPs returns one token's forward FLOPs in the convolution. StateFLOPs returns the FLOPs
+	// of updating and reading the state carried from token to token. Neither includes matrix
+	// products.
 	ConvFLOPs() int64
 	StateFLOPs() int64
 	// params returns the parameters of the first half of block n, except the norm at its start.

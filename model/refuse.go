@@ -53,9 +53,9 @@ func (c *Config) hiddenByHeads(f *fields) {
 	}
 }
 
-// neutral maps keys that change the mathematics of some architecture to the value with which they
-// change nothing; nil: only null does. A family that supports such a key lists it in family.keys.
-// In all other families refuseOthers refuses any other value.
+// neutral maps keys that change the mathematics of some architecture to their neutral value, which
+// changes nothing. nil: only null is neutral. A family that supports such a key lists it in
+// family.keys. In all other families refuseOthers refuses any other value.
 var neutral = map[string]any{
 	"attention_bias": false, "mlp_bias": false, "lm_head_bias": false, "use_bias": false,
 	"qk_norm": false, "use_qk_norm": false, "qk_layernorm": false,

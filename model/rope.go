@@ -84,8 +84,9 @@ func (c *Config) ropes(f *fields) {
 	}
 }
 
-// ropes4 reads the spelling of Transformers 4: rope_theta and the mapping scaling. full is the
-// rotary embedding of blocks with full attention, local that of blocks with a sliding window.
+// ropes4 reads the spelling of Transformers 4: rope_theta and the mapping scaling. Result full is
+// the rotary embedding of blocks with full attention, and local is for blocks with a sliding
+// window.
 func (c *Config) ropes4(f, scaling *fields, theta float64) (full, local Rope) {
 	if scaling == nil {
 		scaling = &fields{where: f.where}
@@ -97,8 +98,8 @@ func (c *Config) ropes4(f, scaling *fields, theta float64) (full, local Rope) {
 	return full, Rope{Type: "default", Theta: f.float("rope_local_base_freq", c.family.localTheta, minTheta, maxTheta)}
 }
 
-// ropes5 reads the spelling of Transformers 5: o is the mapping rope_parameters. full is the rotary
-// embedding of blocks with full attention, local that of blocks with a sliding window.
+// ropes5 reads the spelling of Transformers 5: o is the mapping rope_parameters. Result full is the
+// rotary embedding of blocks with full attention, and local is for blocks with a sliding window.
 func (c *Config) ropes5(f, o *fields, theta float64) (full, local Rope) {
 	nested := o.has(fullAttention) || o.has(slidingAttention)
 	if !nested && c.family.localTheta > 0 {
@@ -333,8 +334,8 @@ func (c *Config) RopeElems(maxPos int) int64 {
 	return n
 }
 
-// Ones returns how many ones end RopeTables' cos. They serve as weights for norms over heads that
-// have no weights of their own. 0: there are no such norms.
+// Ones returns how many ones end RopeTables' cos. Norms over heads without trained weights use the
+// ones as weights. 0: there are no such norms.
 func (c *Config) Ones() int {
 	if !c.QKNormPlain && !c.NormsValues {
 		return 0

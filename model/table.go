@@ -82,8 +82,7 @@ func (c *Config) outer(r Role) (names []string) {
 	return names
 }
 
-// blockNames builds the parameters of one decoder block: their shapes, and their tensor names in
-// the family.
+// blockNames builds the parameters of one decoder block, with shapes and the family's tensor names.
 type blockNames struct {
 	c     *Config
 	block int
@@ -267,8 +266,8 @@ func (n blockNames) expert(e int) []Param {
 	return p
 }
 
-// stack makes one Stored for each name. rows has their numbers of rows, which lie one below the
-// other in the parameter. A single name stands for one tensor with all rows.
+// stack makes one Stored for each name. The numbers of rows are in rows; the tensors lie one below
+// the other in the parameter. A single name stands for one tensor with all rows.
 func stack(names []string, rows ...int) []Stored {
 	if len(names) == 1 {
 		sum := 0
@@ -297,8 +296,7 @@ func vector(r Role, ps []Stored) Param {
 	return p
 }
 
-// counts has two numbers of parameters: all of them, and those in matrices that a token is
-// multiplied with.
+// counts has two numbers of parameters: all, and the ones in matrix products.
 type counts struct{ all, matrix int64 }
 
 func count(ps []Param) counts {

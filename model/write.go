@@ -98,7 +98,7 @@ func (c *Config) JSON(dtype string) []byte {
 }
 
 // JSONAsRead returns the config.json for weights that are saved in the same format as they were
-// read. It is the text that was read, apart from a vocabulary size that Resized changed. For an
+// read. The text is as it was read, apart from a vocabulary size that Resized changed. For an
 // inline config it is JSON("bfloat16").
 func (c *Config) JSONAsRead() []byte {
 	if c.source.raw != nil {

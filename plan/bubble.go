@@ -30,8 +30,8 @@ func (r *Run) Idle() float64 {
 	return 1 - busy/(end*float64(len(programs)))
 }
 
-// visitKey identifies visits whose launches take equally long in the simulation: those of one layer
-// in one phase and stage.
+// visitKey identifies the visits of one layer in one phase and stage. Their launches take equally
+// long in the simulation.
 type visitKey struct {
 	layer int
 	phase schedule.Phase
@@ -99,8 +99,8 @@ func (p *play) run() (busy, end float64) {
 	return busy, end
 }
 
-// launch simulates the next launch of a lane and returns how long it takes. ok is false if an input
-// comes from another lane that has not computed it yet; the caller then continues with other lanes.
+// launch simulates the next launch of a lane and returns how long it takes. If another lane has not
+// computed an input yet, ok is false, and the caller continues with other lanes.
 func (p *play) launch(lane int) (took float64, ok bool) {
 	program := p.programs[lane]
 	l := program.Launches[p.next[lane]]

@@ -16,7 +16,7 @@ type Depths struct {
 	StateSlots int `json:"state_slots,omitempty"` // layers with their state in memory; at least 1
 }
 
-// Depth describes one field of Depths and the configuration key that sets it.
+// Depth describes a field of Depths and the field's configuration key.
 type Depth struct {
 	Name   string // name of the key, after "pipeline."
 	Least  int    // minimum for a run; tied embeddings may need more slabs

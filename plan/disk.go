@@ -21,9 +21,9 @@ const Unknown = -1
 
 // AtMost returns the run's peak disk usage in bytes, beyond the present usage. A new checkpoint, or
 // the final model, is complete before the checkpoint that it replaces is removed. With a limit of
-// 1, two checkpoints still exist when the final model is written, because the older one goes only
-// when a step has followed the newer one. If neither the number of checkpoints nor that of saves is
-// bounded, the result is math.MaxInt64.
+// 1, two checkpoints still exist when the final model is written: the older one is removed only
+// after a step has followed the newer. If neither checkpoints nor saves are bounded in number, the
+// result is math.MaxInt64.
 func (w Writes) AtMost() int64 {
 	saves := w.Saves
 	if saves == Unknown {

@@ -56,8 +56,8 @@ func (r *Run) mostLacking(q Request, t Table) (need, budget int64) {
 	return need, budget
 }
 
-// waysOut returns the part of an error that says what to do: the configuration keys that reduce the
-// run's host memory if host is true, and otherwise those that reduce its device memory.
+// waysOut returns an error's advice: configuration keys that reduce the need for memory. If host is
+// true the keys reduce host memory, otherwise device memory.
 func (r *Run) waysOut(q Request, host bool) string {
 	var ways []string
 	add := func(where bool, text string) {

@@ -24,8 +24,9 @@ func (r *Run) FrozenLayers() []bool {
 	return out
 }
 
-// dropFrozen changes the schedule of layers: it removes the backward of layers below the lowest
-// trained one, and the accumulation of gradients in visits whose tensors are all frozen.
+// dropFrozen changes the schedule of layers. It removes the backward of layers below the lowest
+// trained layer. It also removes the accumulation of gradients from visits whose tensors are all
+// frozen.
 func (r *Run) dropFrozen(layers []schedule.Layer) {
 	lowest := model.LowestTrained(r.Layouts)
 	for i := range layers {

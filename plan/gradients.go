@@ -8,8 +8,8 @@ type Gradient struct {
 	// embeddings, the layer that shares the table.
 	In   int
 	From int64
-	// Row is the row length in elements if the layer's own gradient has only the rows of the
-	// embedding table that the batch uses. 0: the gradient has all the layer's tensors.
+	// Row is the row length in elements of a gradient that has only the batch's rows of the
+	// embedding table. If Row is 0, the layer's own gradient has all the layer's tensors.
 	Row int64
 	// Tensors has the positions of the tensors in the layer's own slab, if Row is 0.
 	Tensors []layers.Range
@@ -18,8 +18,8 @@ type Gradient struct {
 }
 
 // OfRows reports whether layer l, the owner of g, is updated row by row: only the rows of the
-// embedding table that the batch uses. It is false if these rows are added to the gradient of the
-// whole table, which the head has with tied embeddings.
+// embedding table that the batch uses. With tied embeddings it is false: the rows are added to the
+// whole table's gradient in the head's slab.
 func (g Gradient) OfRows(l int) bool { return g.Row > 0 && g.In == l }
 
 // Ranges returns the ranges of the layer's own slab whose squares count for the gradient norm. ids is the number of

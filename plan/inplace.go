@@ -1,7 +1,7 @@
 package plan
 
-// inPlaceShare decides whether an integrated GPU uses tiles in host memory without a copy. It does
-// if its rate on host memory is at least this fraction of its rate on its own memory. A copy would
+// inPlaceShare decides whether an integrated GPU uses tiles in host memory without a copy. The rate
+// on host memory must be at least this fraction of the rate on the GPU's own memory. A copy would
 // read and write the same shared memory, so a slightly lower rate still pays.
 const inPlaceShare = 0.9
 

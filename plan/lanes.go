@@ -18,7 +18,7 @@ func (r *Run) Lanes() int {
 	return 1 + slices.Max(r.Lane)
 }
 
-// On returns r as one lane sees it: sizes then count only the layers of that lane.
+// On returns one lane's view of r, in which sizes count only the lane's layers.
 func (r *Run) On(lane int) *Run {
 	if r.Lane == nil {
 		return r

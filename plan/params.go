@@ -101,8 +101,8 @@ func (r *Run) leaveAll(spare int64, slots int) onDisks {
 }
 
 // leave chooses the tiles on disk if state on disk alone does not suffice. It moves all states that
-// allStates selects, and then the fewest tiles that make spare non-negative. spare is the free host
-// memory in bytes; negative: that much is missing. slots is the number of state slots.
+// allStates selects, and then the fewest tiles that make spare non-negative. Argument spare is the
+// free host memory in bytes (negative: missing), and slots the number of state slots.
 func (r *Run) leave(spare int64, slots int) (d onDisks) {
 	spare = r.allStates(spare-r.packMemory(true), slots)
 	blocks := r.blocks()

@@ -61,7 +61,7 @@ func (r *Run) shareElems(l int) int64 {
 // ShareSumBytes returns the maximum size of the summed gradient of this rank's share of layer l.
 func (r *Run) ShareSumBytes(l int) int64 { return r.shareElems(l) * r.GradBytes() }
 
-// ExchangeBytes returns the size of an exchange buffer, which holds the gradients that this rank
+// ExchangeBytes returns the size of an exchange buffer. A buffer holds the gradients that this rank
 // receives from all ranks for its share of one layer. All buffers fit the layer with the largest
 // share. 0 for a single rank.
 func (r *Run) ExchangeBytes() (most int64) {

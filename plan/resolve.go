@@ -191,8 +191,8 @@ func leastDepths(q Request) Depths {
 }
 
 // askedDepths raises each depth to the requested value. If the run does not fit with the fewest
-// activation slots, it tries one slot for every activation: then no activation is spilled to the
-// host, which may need less memory in total.
+// activation slots, it tries one slot for every activation. Without spills to the host the run may
+// need less memory in total.
 func (r *Run) askedDepths(q Request) {
 	d := &r.Depths
 	for _, v := range []struct {

@@ -174,8 +174,8 @@ func (r *Run) GradBinding(l int) Binding {
 func (r *Run) Head() int { return len(r.Layouts) - 1 }
 
 // Slots returns the number of weight slots of a class, and the device memory of one in bytes. The
-// size is that of the largest tile that uses the slot. It is 0 if tiles are used in host memory; a
-// slot is then only a credit.
+// largest tile that uses the slot gives the size. It is 0 if tiles are used in host memory; a slot
+// is then only a credit.
 func (r *Run) Slots(class schedule.Class) (count int, bytes int64) {
 	bytes = r.largest(slotSize, class)
 	switch {
@@ -273,10 +273,9 @@ func (r *Run) WorkspaceBytes() int64 {
 
 // BatchIntBytes returns the size of a batch's integer data. Every token has its embedding row, a
 // target, a position, and an entry in the list of tokens by embedding row. A batch also has
-// cumulative lengths, the starts of these lists in every micro-batch, the bounds of attention
-// chunks, and with preference pairs the reference's log-probability of every document. A document
-// has at most one more chunk than fit into it. Alignment may cost device.Align bytes for each
-// tensor.
+// cumulative lengths, the starts of these lists, and the bounds of attention chunks. With
+// preference pairs it has the reference's log-probability of every document. A document has at most
+// one more chunk than fit into it. Alignment may cost device.Align bytes for each tensor.
 func (r *Run) BatchIntBytes() int64 {
 	l := r.Limits
 	n := 4*int64(l.Tokens) + int64(l.Sequences+l.MicroBatches) + int64(l.MicroBatches)*int64(l.UniqueIDs+1)

@@ -10,8 +10,8 @@ import (
 // This file chooses the layers whose state (lower halves and planes) is on disk.
 
 // autoStateSlots lets one layer be updated while the next two are read from disk and the previous
-// one is written. leastAutoSlots is for hosts with little memory: one layer is updated while
-// another is read or written.
+// one is written. The smaller leastAutoSlots is for hosts with little memory: one layer is updated
+// while another is read or written.
 const (
 	autoStateSlots = 4
 	leastAutoSlots = 2

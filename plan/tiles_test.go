@@ -60,8 +60,8 @@ func TestTilesCoverTheirSlots(t *testing.T) {
 	}
 }
 
-// owner returns the tensor of the whole layer of which x has all or some rows. on is the layer
-// whose tile holds that tensor on the host: the embedding for a tied head.
+// owner returns the whole layer's tensor from which x has all or some rows. Result on is the layer
+// whose tile holds the tensor on the host: the embedding for a tied head.
 func owner(layouts []model.Layout, layer int, x model.TensorLayout) (whole model.TensorLayout, on int) {
 	for _, w := range layouts[layer].Tensors {
 		if w.Role == x.Role && w.Part == x.Part {

@@ -12,8 +12,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// sevenB requests steps of 128k tokens of a 7B model on a GPU with 76 GiB. The rates are about
-// those of an H100 and a good host.
+// sevenB requests steps of 128k tokens of a 7B model on a GPU with 76 GiB. The rates are typical of
+// an H100 and a good host.
 func sevenB() (Request, Rates) {
 	q := Request{Planes: optim.AdamW{}.Planes, Config: qwen(3584, 18944, 28, 28, 4), Rows: 128, RowTokens: 1024, Act: device.BF16, Clip: true, DeviceMemory: 76 << 30,
 		Recompute: "full", GradDType: "fp32"}

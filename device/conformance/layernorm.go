@@ -26,8 +26,8 @@ func shifted(v []float64) []float64 {
 	return v
 }
 
-// layerNormCases are the cases of LayerNorm. Elements of x and their mean are about away, which is
-// larger than their difference. So the difference has the rounding errors of numbers of size away.
+// layerNormCases are the cases of LayerNorm. Elements of x and the mean are about away, larger than
+// the differences. So differences have the rounding errors of numbers of size away.
 func layerNormCases(add func(string, func(*rig))) {
 	for _, sh := range layerNormShapes {
 		for _, form := range []string{"plain", "in place", "no stats", "no bias"} {

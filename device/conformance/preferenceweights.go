@@ -11,8 +11,8 @@ import (
 
 func init() { row("PreferenceWeights", preferenceCases) }
 
-// preferenceLosses has a loss of every kind. With the hinge loss, one pair has a margin so large
-// that its loss is 0.
+// preferenceLosses has a loss of every kind. With the hinge loss, one pair has a large margin and
+// so the loss 0.
 var preferenceLosses = []op.PreferenceLoss{{Kind: op.Sigmoid, Beta: 0.125}, {Kind: op.Sigmoid, Beta: 0.5, Smoothing: 0.25}, {Kind: op.Hinge, Beta: 0.25},
 	{Kind: op.IPO, Beta: 0.5}}
 

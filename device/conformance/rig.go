@@ -91,8 +91,8 @@ func OneIn(n int) func(name string) bool {
 	}
 }
 
-// computed caches the results of the function once, by key. Its values are functions that compute a
-// result at their first call.
+// computed caches the results of the function once, by key. A value is a function that computes the
+// result at the first call.
 var computed sync.Map
 
 // once returns the result of f, which it calls once per process and key. Cases have the same inputs

@@ -99,8 +99,8 @@ func waitRefersToTheLastRecordBefore(t Tester, d streamRig) {
 	order := make(chan string, 3)
 	s.Wait(e)
 	s.Notify(func(error) { order <- "after the gate" })
-	// The wait of s refers to e's earlier recording, on the stream first. If it referred to this
-	// later one, it would never end.
+	// The wait of s refers to e's earlier recording, on the stream first. A wait for this later
+	// recording would never end.
 	openLate := d.held(t, late)
 	late.Record(e)
 	order <- "gate opens"
@@ -280,9 +280,9 @@ func badRows(t Tester, d streamRig, f, h, ints device.Tensor) {
 
 // ErrorSticks tests a stream after a failure: the stream drops work, but events, waits and
 // notifications continue. fail makes the stream s fail. The error must begin with the device's
-// kind, the stream's name and want. hold gives the stream work that lasts until the returned
-// function is called, so that all later calls are enqueued before the failure; nil: they may come
-// after it.
+// kind, the stream's name and want. Function hold keeps the stream busy until its result is called,
+// so all later calls are enqueued before the failure. If hold is nil, later calls may come after
+// the failure.
 func ErrorSticks(t Tester, d device.Device, hold func(s device.Stream) func(), want string, fail func(s device.Stream)) {
 	t.Helper()
 	s, e := Stream(t, d, "s"), Event(t, d)

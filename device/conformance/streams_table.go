@@ -29,12 +29,12 @@ type Subtester[Self any] interface {
 	Run(name string, f func(Self)) bool
 }
 
-// Streams runs all tests of the device contract except those of operations, each on a device that
-// open returns.
+// Streams runs the contract's tests of everything but operations. Each test gets a new device from
+// open.
 //
-// open returns a device whose memory limit can be filled. It closes the device when the test ends,
-// even if the test has closed it. hold gives a stream work that lasts until the returned function
-// is called.
+// Function open returns a device whose memory limit can be filled, and closes the device when the
+// test ends, even if the test has closed it. Function hold keeps a stream busy until the returned
+// function is called.
 func Streams[Self Subtester[Self]](t Self, open func(t Self) device.Device, hold func(s device.Stream) (release func())) {
 	for _, c := range []struct {
 		name string

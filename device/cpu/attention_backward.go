@@ -7,8 +7,8 @@ import (
 
 func init() { op.Add(&table, attentionBackward) }
 
-// queryTile is the number of queries that the backward processes together: their contributions to
-// the gradients of keys and values are one matrix product.
+// queryTile is the number of queries that the backward processes together. Matrix products then add
+// the contributions of all these queries to the gradients of keys and values.
 const queryTile = 56
 
 // attentionBackward overwrites DQ, DK, DV. With P = exp(scale·QKᵀ − LSE), dP = dO·Vᵀ and delta = Σ dO·O:
@@ -45,8 +45,8 @@ func attentionBackward(s *stream, a *op.AttentionBackward) error {
 	return nil
 }
 
-// backward runs the jobs in s.jobs on all cores. Each job works on its own copy of b, in which this
-// method has set the fields that all jobs share.
+// backward runs the jobs in s.jobs on all cores. This method sets the fields of b that all jobs
+// share. Each job works on its own copy of b.
 func (s *stream) backward(a *op.AttentionBackward, b backward) {
 	b.AttentionBackward, b.group, b.wide = a, a.Heads/a.KVHeads, panels(a.Dim)*vec.Panel
 	s.pool.Run(len(s.jobs), func(i int) {
@@ -79,8 +79,8 @@ type backward struct {
 	sc    *scratch
 	group int
 	wide  int // Dim rounded up to panels
-	// forQueries and forKeys say which gradients the job computes: those of queries, those of keys
-	// and values, or both.
+	// forQueries says that the job computes the gradients of queries, and forKeys the gradients of
+	// keys and values.
 	forQueries, forKeys bool
 
 	dq               []float32 // (group, queries, wide)

@@ -138,8 +138,8 @@ func visible(q, shift, window, k0, n int) span {
 	return s
 }
 
-// seen returns the keys of a block that at least one of the queries from … to−1 attends to. Its
-// other arguments are those of visible.
+// seen returns the keys of a block that at least one of the queries from … to−1 attends to. The
+// other arguments are as in visible.
 func seen(from, to, shift, window, k0, n int) span {
 	return span{visible(from, shift, window, k0, n).lo, visible(to-1, shift, window, k0, n).hi}
 }

@@ -126,9 +126,9 @@ func (j *deltaJob) place(g int) int {
 	return (j.at/op.DeltaChunk*j.Heads + j.kh*j.group + g) * j.KeyDim * j.ValueDim
 }
 
-// copyState copies a state between two layouts: dense has no padding, and rows has rows that are
-// padded to whole panels. load says that it copies from dense to rows; otherwise it copies from
-// rows to dense.
+// copyState copies a state between two layouts. In dense there is no padding; in rows every row is
+// padded to whole panels. If load is true the copy goes from dense to rows, otherwise from rows to
+// dense.
 func (j *deltaJob) copyState(dense, rows []float32, load bool) {
 	for i := range j.KeyDim {
 		if d, r := dense[i*j.ValueDim:][:j.ValueDim], rows[i*j.values:]; load {
@@ -300,9 +300,9 @@ func (j *deltaJob) output(g int, h deltaHead, to act) {
 	}
 }
 
-// carry replaces the state of the group's g-th value head with the state after the chunk. That is
-// the decayed state plus Kᵀ·new, in which each key is scaled by its decay until the chunk's end and
-// new is the result of solve.
+// carry replaces the state of the group's g-th value head with the state after the chunk. The new
+// state is the decayed state plus Kᵀ·new, where new is the result of solve. Each key in K is scaled
+// by the decay from its token to the chunk's end.
 func (j *deltaJob) carry(g int, h deltaHead) {
 	s, keys := j.state(dStates, g), j.scaledRows(j.k, func(i int) float32 { return h.to[i] })
 	vec.Scale(s, s, h.from[j.n-1])

@@ -47,7 +47,7 @@ func gatedDeltaBackward(s *stream, a *op.GatedDeltaBackward) error {
 }
 
 // addSums adds one of the gradients that sequences have summed to total. Every sequence has two
-// rows in sums; which says which of them, 0 or 1, is added. If total is nil, addSums does nothing.
+// rows in sums; which selects row 0 or 1. If total is nil, addSums does nothing.
 func addSums(total, sums []float32, seqs, which int) {
 	for s := 0; total != nil && s < seqs; s++ {
 		vec.Add(total, sums[(2*s+which)*len(total):][:len(total)])
@@ -110,8 +110,7 @@ func (b *deltaBackward) throughUnit(dy, y []float32, i int, r float32, scale flo
 }
 
 // newValues computes the gradient of the chunk's new values, the result of solve, as rows in the
-// buffer dGrad. It adds the part that comes from the outputs and the part that comes from the state
-// after the chunk.
+// buffer dGrad. It adds the part from the outputs and the part from the state after the chunk.
 func (b *deltaBackward) newValues(g int, h deltaHead) {
 	dnew, do, scores := b.sc.f32(dGrad, op.DeltaChunk*b.values), b.sc.f32(dOut, op.DeltaChunk*b.values), b.scores(h)
 	b.product(dnew, b.values, b.k, b.keys, false, b.state(dDStates, g), b.values, false, b.n, b.ValueDim, b.KeyDim, false)
@@ -208,8 +207,8 @@ func (b *deltaBackward) throughSystem(h deltaHead) {
 }
 
 // throughState takes the gradients through the state before the chunk. It stores the gradient of v
-// and adds to those of k, β and γ (deltaHead). It turns the gradient of the state after the chunk
-// into the gradient of the state before it.
+// and adds to the gradients of k, β and γ (deltaHead). It turns the gradient of the state after the
+// chunk into the gradient of the state before it.
 func (b *deltaBackward) throughState(g int, h deltaHead) {
 	rows, rest, term := b.sc.f32(dGrad, op.DeltaChunk*b.values), b.sc.f32(dRest, op.DeltaChunk*b.values), b.sc.f32(dTerm, op.DeltaChunk*b.keys)
 	off, to := 2*b.KeyHeads*b.KeyDim+(b.kh*b.group+g)*b.ValueDim, actOf(b.a.DQKV)

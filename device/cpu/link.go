@@ -17,8 +17,8 @@ func (l *link) waited(m *mark) {
 	}
 }
 
-// copied returns the time when a copy of bytes ends on a link of limit bytes a second. enqueued is
-// when the copy was enqueued. took is how long copying the memory took in reality; the modelled
+// copied returns the time when a copy of bytes ends on a link of limit bytes a second. The copy was
+// enqueued at time enqueued. Copying the memory took the time took in reality, and the modelled
 // copy takes at least as long.
 func (l *link) copied(bytes int64, enqueued time.Time, took time.Duration, limit float64) time.Time {
 	begins := l.free

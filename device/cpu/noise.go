@@ -40,8 +40,8 @@ func addNoise(s *stream, a *op.AddNoise) error {
 	return nil
 }
 
-// spread fills dst with uniform random numbers in ±size for one row of noise. seed, the row's place
-// in the training step and the step number select the numbers, as op.AddNoise defines.
+// spread fills dst with uniform random numbers in ±size for one row of noise. The seed, the row's
+// place in the training step and the step number select the numbers, as op.AddNoise defines.
 func spread(dst []float32, size float32, seed uint64, place, step uint32) {
 	for c := 0; c < len(dst); c += 4 {
 		for i, word := range philox([4]uint32{uint32(c / 4), place, step}, [2]uint32{uint32(seed), uint32(seed >> 32)}) {

@@ -10,7 +10,7 @@ import (
 )
 
 // table maps each operation to the function that runs it. Each operation's file adds its function.
-// These functions check the values of index tensors before they use them.
+// These functions check the values of index tensors first.
 var table op.Table[*stream]
 
 // on returns s as a stream of this package.
@@ -86,8 +86,9 @@ func announceRows(t device.Tensor, rows []int32, n int) {
 // pieceElems is about how many elements a worker takes at a time, as one piece of an operation.
 const pieceElems = 16 << 10
 
-// forRows calls f on all cores for ranges of the rows 0 … rows−1. width is the number of elements
-// of a row and decides how many rows a range has. The operation must treat rows independently.
+// forRows calls f on all cores for ranges of the rows 0 … rows−1. Argument width is the number of
+// elements of a row and decides how many rows a range has. The operation must treat rows
+// independently.
 func (s *stream) forRows(rows, width int, f func(sc *scratch, from, to int)) {
 	piece := min(max(1, pieceElems/max(width, 1)), max(1, rows/(2*s.pool.Threads())))
 	s.pool.Run((rows+piece-1)/piece, func(i int) {
@@ -97,9 +98,10 @@ func (s *stream) forRows(rows, width int, f func(sc *scratch, from, to int)) {
 	})
 }
 
-// sumRows adds the sum of f over all rows to total (n) f32, unless total is none. f adds rows from
-// … to−1 to sum, which starts at zero. sumRows calls f for blocks of rows that depend only on the
-// number of rows, and adds the blocks' sums in order. So any number of threads gives the same bits.
+// sumRows adds the sum of f over all rows to total (n) f32, unless total is none. Function f adds
+// rows from … to−1 to sum, which starts at zero. The calls of f are for blocks of rows that depend
+// only on the number of rows. The blocks' sums are added in order. So any number of threads gives
+// the same bits.
 func (s *stream) sumRows(total device.Tensor, n, rows int, f func(sc *scratch, sum []float32, from, to int)) {
 	sums := s.sumOfRows(n, rows, !total.None(), f)
 	if sums != nil {

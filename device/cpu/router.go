@@ -78,9 +78,9 @@ func scores(r op.RouterRule, p, logits []float32) float32 {
 }
 
 // near serves op.RouterRule.Near, by which the k-th chosen expert gets its weight from a softmax
-// over experts with similar logits. It writes the terms of this softmax to out and returns their
-// sum. The chosen expert has the term 1. Experts whose logit is more than 2·by below its own,
-// relative to the larger magnitude, have the term 0, as have experts chosen earlier.
+// over experts with similar logits. It writes the softmax terms to out and returns the terms' sum.
+// The chosen expert has the term 1. Experts whose logit is more than 2·by below its own, relative
+// to the larger magnitude, have the term 0, as have experts chosen earlier.
 func near(out, logits []float32, ids []int32, k int, by float32) (sum float32) {
 	top := logits[ids[k]]
 	vec.ExpSum(out, logits, 1, top)
@@ -263,9 +263,9 @@ func nearBack(a *op.RouterBackward, sc *scratch, out, logits, p []float32, sum f
 }
 
 // softmaxBack writes the gradient of a token's logits to out for a softmax router. p holds the
-// exponentials of the logits, and sum their sum. If the rule normalizes the weights w of the chosen
-// experts, w is a softmax over these experts, and the softmax formula holds for w and its gradient
-// dw too.
+// exponentials of the logits, and sum their sum. If the rule normalizes the chosen experts' weights
+// w, then w is a softmax over these experts. The softmax formula holds for w and the gradient dw
+// too.
 func softmaxBack(a *op.RouterBackward, sc *scratch, out, p []float32, sum float32, aux []float32, ids []int32, dw []float32) {
 	g := sc.f32(1, a.E)
 	var chosen, mean float32 // sums over the chosen experts: Σ exp, Σ w·dw

@@ -182,8 +182,8 @@ func (j *ssdJob) scaled(x []float32, factor func(i int) float32) []float32 {
 	return y
 }
 
-// carry replaces the state before the chunk with the state after it: keep·state + xᵀ·b. x must be
-// scaled by each token's step and its decay until the chunk's end.
+// carry replaces the state before the chunk with the state after it: keep·state + xᵀ·b. Rows of x
+// must be scaled by each token's step and its decay until the chunk's end.
 func (j *ssdJob) carry(state, b, x []float32) {
 	vec.Scale(state, state, j.keep)
 	j.product(state, j.states, x, j.heads, true, b, j.states, false, j.HeadDim, j.StateDim, j.n, true)

@@ -134,10 +134,10 @@ func (g *ssdGrads) ofHead(h int) {
 }
 
 // throughPairs adds one head's part to the gradient of C·Bᵀ, and sets the part of γ's gradients
-// that comes through the scores; γ is the sum of a chunk's log-decays up to a token (ssdHead). The
-// score of tokens i and j is multiplied by e^(γi−γj). Its gradient is therefore added to γ's at i
-// and subtracted at j. For i = j the two cancel, so the code leaves them out: otherwise their
-// rounding errors would dominate where a state decays to 0 at once.
+// that comes through the scores. A token's γ is the sum of the chunk's log-decays up to the token
+// (ssdHead). The score of tokens i and j is multiplied by e^(γi−γj). Its gradient is therefore
+// added to γ's at i and subtracted at j. For i = j the two cancel, so the code leaves them out:
+// otherwise their rounding errors would dominate where a state decays to 0 at once.
 func (g *ssdGrads) throughPairs(scores, dw []float32) {
 	clear(g.ofGammas[:])
 	for i := range g.n {

@@ -46,8 +46,8 @@ func (m *MatMul) Work() (shape string, flops float64) {
 	return m.shape().String(), 2 * float64(m.M) * float64(m.N) * float64(m.K)
 }
 
-// atMost returns "≤" and the power of two at or above n, for n ≥ 0. Shapes in profiles use it for
-// extents that depend on the data, so that a profile has few shapes.
+// atMost returns "≤" and the power of two at or above n, for n ≥ 0. Profiles use it for extents
+// that depend on the data, to have few shapes.
 func atMost(n int) string { return fmt.Sprintf("≤%d", 1<<bits.Len(uint(max(n, 1)-1))) }
 
 func transposes(a, b bool) string {

@@ -66,9 +66,9 @@ func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// LogP returns a document's log-probability p and how many of its tokens have a target. losses and
-// targets are those of the document's tokens. The sum is made in float64 and rounded to fp32,
-// because the reference model's log-probability is stored in fp32 too.
+// LogP returns a document's log-probability p and how many of its tokens have a target. Arguments
+// losses and targets have an element for each of the document's tokens. The sum is made in float64
+// and rounded to fp32, because the reference model's log-probability is stored in fp32 too.
 func LogP(losses []float32, targets []int32) (p float32, n int) {
 	var sum float64
 	for t, target := range targets {

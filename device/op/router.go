@@ -130,8 +130,8 @@ func (c *checker) router(logits, ids device.Tensor, T, E, K int, r RouterRule) {
 	c.tensor("IDs", ids, T*r.Chosen(K), device.I32)
 }
 
-// groups checks that r divides E experts into groups of equal size within the limits, and that its
-// open groups are among them.
+// groups checks that r divides E experts into at most MaxGroups groups of equal size, and that
+// OpenGroups and GroupBest fit the groups.
 func (c *checker) groups(E int, r RouterRule) {
 	switch {
 	case r.Groups == 0:

@@ -18,8 +18,8 @@ type Table[S any] struct{ kinds map[reflect.Type]kind[S] } // by the type of the
 // kind is the entry of one type of operation: its name, its function, and a pool of values for reuse.
 type kind[S any] interface {
 	name() string
-	// take copies the struct to which o points into a reused value and returns a pointer to it. run
-	// calls the function with such a copy, and then keeps the copy for reuse.
+	// take copies the struct to which o points into a reused value and returns a pointer to the
+	// copy. Method run calls the function with such a copy, and then keeps the copy for reuse.
 	take(o device.Op) any
 	run(on S, copy any) error
 }

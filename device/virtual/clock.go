@@ -17,8 +17,8 @@ func (r Resource) String() string {
 		"wires from other devices", "switch to the devices", "switch to the host", "switch both ways", "disk", "network"}[r]
 }
 
-// perDevice reports whether every device has its own resource r, such as its link. perSwitch
-// reports whether every PCIe switch has its own.
+// perDevice reports whether every device has its own resource r, such as its link. Likewise,
+// perSwitch is for every PCIe switch.
 func (r Resource) perDevice() bool { return r >= LinkUp && r <= WiresIn }
 func (r Resource) perSwitch() bool { return r >= SwitchUp && r <= SwitchBoth }
 
@@ -68,7 +68,7 @@ func (w Work) Then(next Work) Work {
 }
 
 // Clock is a virtual clock. It runs works (computations and copies that take time) and timers, and
-// calls a function when one of them is over. It is not for concurrent use.
+// calls a function at each one's end. It is not for concurrent use.
 type Clock struct {
 	now    float64 // seconds
 	spent  float64 // by the current function, see Spend
@@ -135,8 +135,8 @@ func (c *Clock) needs(w *Work) (out []need) {
 	return out
 }
 
-// owners returns how many of resource r the machine has: one for each device, one for each switch,
-// or one in all.
+// owners returns how many of resource r the machine has: the number of devices, the number of
+// switches, or 1.
 func (c *Clock) owners(r Resource) int {
 	n, per := max(1, c.Devices), max(1, c.PerSwitch)
 	switch {
@@ -158,8 +158,8 @@ type timer struct {
 // function spends (Spend).
 func (c *Clock) Now() time.Duration { return time.Duration((c.now + c.spent) * 1e9) }
 
-// Time returns the clock's time in seconds. Unlike Now, it leaves out what the function that runs
-// at the moment has spent.
+// Time returns the clock's time in seconds. Unlike Now, Time leaves out the current function's
+// spending (Spend).
 func (c *Clock) Time() float64 { return c.now }
 
 // At arranges that f is called at a time in seconds, on the scale of Time.

@@ -132,9 +132,9 @@ type engine struct {
 	waiting []func()
 }
 
-// start calls begin when the engine is free for the copy: now, or after the earlier copies. begin
-// starts the copy, and the stream calls end when the copy is complete. With a nil engine begin is
-// called at once, so copies run concurrently.
+// start calls begin when the engine is free for the copy: now, or after the earlier copies.
+// Function begin starts the copy, and the stream calls end when the copy is complete. With a nil
+// engine begin is called at once, so copies run concurrently.
 func (e *engine) start(begin func()) {
 	if e != nil && e.busy {
 		e.waiting = append(e.waiting, begin)

@@ -147,7 +147,7 @@ func (s *stream) completed(op bool) {
 }
 
 // reach is called when the stream reaches m, a recording of an event. It completes m and resumes
-// the streams that wait for it.
+// the waiting streams.
 func (s *stream) reach(m *mark) {
 	m.done, m.at = true, s.d.clock.Now()
 	for _, w := range m.waiting {
@@ -186,10 +186,9 @@ func (s *stream) copyLink(e *engine, direction Resource, rate float64, bytes int
 	s.copy(w, e, bytes)
 }
 
-// crossing sets in share how much of the link a copy in one direction uses. one is its share of
-// that direction, both its share of the limit for both directions together. shared says that
-// several devices are behind a PCIe switch: the copy then uses the same shares of the switch's
-// link.
+// crossing sets in share how much of the link a copy uses. Argument one is the share of the copy's
+// direction, both the share of the limit for both directions together. If shared, several devices
+// are behind a PCIe switch, and the copy uses the same shares of the switch's link.
 func crossing(share *[NumResources]float64, direction Resource, one, both float64, shared bool) {
 	share[direction], share[LinkBoth] = one, both
 	if shared {

@@ -39,8 +39,8 @@ func Fail(dev device.Device, failAt int64) *Failing { return &Failing{Device: de
 
 // FailLate is like Fail, but the call fails late, as on a GPU: it returns without an error, and the
 // stream fails when it executes the call. FailLate replaces the call by an operation with an
-// invalid index. dev must notice such an index only when it runs the operation, and not crash, as
-// devices of device/cpu do.
+// invalid index. Such an index must be an error of dev when the operation runs, as in device/cpu,
+// and no crash.
 func FailLate(dev device.Device, failAt int64) *Failing {
 	return &Failing{Device: dev, failAt: failAt, late: true, rows: make([]int32, 3*device.Align/4)}
 }

@@ -124,8 +124,8 @@ func (d *Profiled) Close() error {
 	return d.Device.Close()
 }
 
-// event returns an event to record: a spare one if there is one, otherwise a new one. nil: the
-// device cannot create another, so the operation is not timed.
+// event returns a spare event to record, or a new event if no spare is left. It returns nil if the
+// device cannot create another; the operation is then not timed.
 func (d *Profiled) event() device.Event {
 	if n := len(d.spare); n > 0 {
 		e := d.spare[n-1]

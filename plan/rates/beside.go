@@ -32,9 +32,9 @@ func (b Beside) Words() (predicted, ratio string) {
 	return strconv.FormatFloat(Round(b.Predicted), 'f', -1, 64), fmt.Sprintf("%.2f", b.Ratio)
 }
 
-// ProductSeconds predicts the time of one matrix product on m. p has the shape; its Rate is
-// ignored. sum says that the product is added to an fp32 matrix. The result is 0 if m is nil or has
-// no rates of products in dtype.
+// ProductSeconds predicts the time of one matrix product on m. The shape is in p, whose Rate is
+// ignored. Argument sum says that the product is added to an fp32 matrix. The result is 0 if m is
+// nil or has no rates of products in dtype.
 func (m *Machine) ProductSeconds(p Product, dtype device.DType, sum bool) float64 {
 	if m == nil || len(m.Device.Products[name(dtype)]) == 0 {
 		return 0

@@ -48,8 +48,8 @@ func (c *Costs) Op(o device.Op) Cost {
 	return Cost{Seconds: c.device.Launch / 1e6}
 }
 
-// Moved returns the cost of an operation that device memory limits, not computation. name is the
-// operation's name in Device.Ops, and bytes is how much it reads and writes.
+// Moved returns the cost of an operation that device memory limits, not computation. The operation
+// has the given name in Device.Ops, and reads and writes the given bytes.
 func (c *Costs) Moved(name string, bytes int64) Cost {
 	if r, ok := c.device.Ops[name]; ok {
 		return r.Cost(float64(bytes))

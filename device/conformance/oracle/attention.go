@@ -14,9 +14,9 @@ type Shape struct {
 	DQStride, DKStride  int
 }
 
-// scores calls f for every head h and query. row is the query's row, and key the row of the first
-// key that it attends to. scores are the scaled scores from that key on, after the softcap. slopes
-// are their derivatives by the scores before the softcap.
+// scores calls f for every head h and query. Argument row is the query's row, and key the first
+// attended key's row. The scaled scores begin with that key and include the softcap. The slopes are
+// derivatives of scores by the scores before the softcap.
 func (s *Shape) scores(q, k []float64, f func(h, row, key int, scores, slopes []float64)) {
 	for i := range len(s.CuQ) - 1 {
 		nq, nk := int(s.CuQ[i+1]-s.CuQ[i]), int(s.CuK[i+1]-s.CuK[i])
@@ -38,8 +38,8 @@ func (s *Shape) scores(q, k []float64, f func(h, row, key int, scores, slopes []
 	}
 }
 
-// query returns the elements of head h in a row of q, which is laid out as Q. key does the same for
-// K and V, in which several heads share a key/value head.
+// query returns the elements of head h in a row of q, which is laid out as Q. Method key does the
+// same for K and V, in which heads share key/value heads.
 func (s *Shape) query(q []float64, row, h int) []float64 { return q[row*s.QStride+h*s.Dim:][:s.Dim] }
 
 func (s *Shape) key(k []float64, row, h int) []float64 {

@@ -159,8 +159,8 @@ func unit(x []float64, scale float64) (y []float64, r float64) {
 }
 
 // GatedDelta sets o (T, Heads·ValueDim), token by token. It sets states as op.GatedDelta does,
-// unless states is nil. last is nil, or holds the state before a single sequence and is set to the
-// state after it.
+// unless states is nil. Argument last is nil, or holds the state before a single sequence and is
+// set to the state after it.
 func (a Delta) GatedDelta(o, states, last, qkv, gates, aLog, dtBias []float64) {
 	K, V := a.KeyDim, a.ValueDim
 	for s := range len(a.Cu) - 1 {

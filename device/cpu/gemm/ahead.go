@@ -23,9 +23,9 @@ type source struct {
 	ld   uintptr // bytes between rows
 	rows int     // rows left
 
-	// across and down are arguments of a kernel call. across is the distance in bytes from the
-	// first prefetched row to the second; 0: there is only one. down is the distance in bytes to
-	// the next address, added after every 16 elements of K.
+	// across and down are arguments of a kernel call. First, across is the distance in bytes from
+	// the first prefetched row to the second; 0: there is only one row. Second, down is the
+	// distance in bytes to the next address, added after every 16 elements of K.
 	across, down uintptr
 }
 

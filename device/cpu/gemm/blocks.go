@@ -45,8 +45,7 @@ func (w *Workspace) panel(kb, j int) *float32 {
 
 func (w *Workspace) packUnits() int { return w.plan.kBlocks * ceil(w.plan.panels, packGroup) }
 
-// packLane packs B on one thread, whose number is lane: it claims one group of panels after another
-// until none are left.
+// packLane packs B on the thread with number lane, which claims one group of panels after another.
 func (w *Workspace) packLane(lane int) {
 	units := w.packUnits()
 	for u := w.claim(); u < units; u = w.claim() {
@@ -69,8 +68,7 @@ func (w *Workspace) packUnit(s *lane, u int) {
 	}
 }
 
-// tileLane computes D on one thread, whose number is lane: it claims one block of D after another
-// until none are left.
+// tileLane computes D on the thread with number lane, which claims one block of D after another.
 func (w *Workspace) tileLane(lane int) {
 	tasks := w.plan.mBlocks * w.plan.nBlocks
 	for t := w.claim(); t < tasks; t = w.claim() {

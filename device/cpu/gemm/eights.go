@@ -46,7 +46,7 @@ func packRowsOf(widen func(dst *float32, src *uint16, n int)) func(dst *float32,
 }
 
 // addDots adds to d[r] the dot product of x and row r of b over the elements from … k−1, which the
-// assembly leaves out. offsets are the distances of the four rows from b's origin in bytes.
+// assembly leaves out. The offsets are the distances of the four rows from b's origin in bytes.
 func addDots(d *[4]float32, x *float32, b operand, offsets *[4]int, from, k int) {
 	in := unsafe.Slice(x, k)
 	for r, off := range offsets {

@@ -25,7 +25,7 @@ const (
 	minPackedN = 64
 	// maxTileN is the width of a block of a bf16 D, which is summed in scratch memory.
 	maxTileN = 512
-	// rowCost and columnCost say what a task costs besides its products. Packing one row of A costs
+	// rowCost and columnCost are costs of a task besides its products. Packing one row of A costs
 	// as much as computing rowCost columns of it. Fetching one column of B costs as much as
 	// computing columnCost rows of it.
 	rowCost, columnCost = 30, 6

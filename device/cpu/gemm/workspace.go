@@ -25,8 +25,8 @@ type Workspace struct {
 	chunk   chunk
 	threads int
 
-	// The pool runs packBody, tileBody and dotBody on every thread; they are made once, to save
-	// allocations. next is the index of the next piece of work, see claim.
+	// The pool runs packBody, tileBody and dotBody on every thread. Each is made once, to save
+	// allocations. Field next is the index of the next piece of work, see claim.
 	next     atomic.Int64
 	packBody func(int)
 	tileBody func(int)
