@@ -111,7 +111,7 @@ type Config struct {
 	// element half the rotated width further on.
 	RopeInterleaved bool
 
-	// Experts replace the MLP in the blocks for which HasExperts is true.
+	// In blocks for which HasExperts is true, routed experts replace the MLP.
 	NumExperts          int // 0: none anywhere
 	NumExpertsPerTok    int
 	MoEIntermediateSize int
@@ -148,7 +148,8 @@ type Config struct {
 	// Beside gives every block a Mamba-2 mixer that runs in parallel with attention. Both read the
 	// same norm's output, and their outputs are added.
 	Beside bool
-	// Multipliers are further factors on activations; nil: none.
+	// Multipliers are constant factors on activations, beside EmbedScale, ResidualScale and others;
+	// nil: none.
 	Multipliers *Multipliers
 
 	// How the router chooses and weights experts. The zero values: by a softmax over all logits.
@@ -201,7 +202,7 @@ type Config struct {
 // second half works on each token alone: MLP or experts.
 type Half uint8
 
-// The values of Config.Alone.
+// The values of Half. Config.Alone has one for each block.
 const (
 	BothHalves Half = iota
 	FirstHalf       // attention or a recurrence
@@ -282,7 +283,7 @@ func (c *Config) shared() int {
 	return 0
 }
 
-// ExpertSize returns the width of expert e.
+// ExpertSize returns the width of expert e: how many elements its gate and its up projection have.
 func (c *Config) ExpertSize(e int) int {
 	if e == c.NumExperts {
 		return c.SharedSize
@@ -290,7 +291,7 @@ func (c *Config) ExpertSize(e int) int {
 	return c.MoEIntermediateSize
 }
 
-// Turns says whether a block rotates its queries and keys.
+// Turns says whether a block rotates its queries and keys by a rotary embedding.
 func (c *Config) Turns(block int) bool {
 	return !c.LearnedPositions && (c.NoRope == nil || !c.NoRope[block]) && !c.IsRecurrent(block)
 }
@@ -565,7 +566,7 @@ type QueryScaling struct {
 	Ahead        int
 }
 
-// At returns the factor at position p.
+// At returns the factor for a query at position p of its document.
 func (t QueryScaling) At(p int) float64 {
 	return 1 + t.Scale*math.Log1p(math.Floor(float64(p+t.Ahead)/t.Every))
 }

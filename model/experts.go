@@ -23,7 +23,7 @@ var (
 	balanceKeys = []string{"output_router_logits", "router_aux_loss_coef"}
 )
 
-// balance reads the keys of the auxiliary load-balancing loss.
+// balance reads the keys of the auxiliary loss that balances the load of experts.
 func (c *Config) balance(f *fields) {
 	c.OutputRouterLogits = f.bool("output_router_logits", false)
 	c.RouterAuxLossCoef = f.float("router_aux_loss_coef", 0.001, 0, 1e6)
@@ -33,8 +33,8 @@ func (c *Config) balanceJSON(m map[string]any) {
 	m["output_router_logits"], m["router_aux_loss_coef"] = c.OutputRouterLogits, float(c.RouterAuxLossCoef)
 }
 
-// experts reads the number and size of experts and the blocks that have them. Source: arXiv:2505.09388;
-// transformers.Qwen3MoeConfig.
+// experts reads, in the keys of Qwen3-MoE's config, the number and size of experts and the blocks
+// that have them. Source: arXiv:2505.09388; transformers.Qwen3MoeConfig.
 func (c *Config) experts(f *fields) {
 	key := "num_experts"
 	if !f.has(key) {

@@ -12,7 +12,8 @@ import (
 // docs/adding-a-family.md shows how to write one.
 type family struct {
 	arch, modelType string
-	// nested says where the config.json of a larger model has the language model's keys; nil: at the top.
+	// nested says under which key the config.json of a larger model, such as one with a vision
+	// tower, has the language model's keys; nil: they are at the top.
 	nested *nested
 	// prefixes are the possible beginnings of tensor names, the usual one first; nil: "model." and "lm_head.".
 	prefixes []prefix
@@ -74,7 +75,8 @@ func (ts tensors) and(more tensors) tensors {
 	return out
 }
 
-// expertNumber is a placeholder in a tensor name; the expert's number replaces it.
+// expertNumber is a placeholder in the tensor names of experts. ofExpert replaces it by the
+// expert's number.
 const expertNumber = "{expert}"
 
 // llamaTensors are the tensor names that most families share.
@@ -174,7 +176,8 @@ func (c *Config) tensorNames(r Role) []string {
 	return llamaTensors[r]
 }
 
-// familyOf returns the model's family. For a Config made by hand it is the family of its ModelType, or nil.
+// familyOf returns the model's family. A Config that was not read, as in tests, has the family of
+// its ModelType, or none: nil.
 func (c *Config) familyOf() *family {
 	if c.family != nil {
 		return c.family

@@ -120,7 +120,8 @@ func TestInlineNestedFamily(t *testing.T) {
 	}
 }
 
-// TestKnown: the error for a model of an unknown family lists all families, and names the page on adding one.
+// TestKnown: the error for a model of an unknown family lists all families that mt knows, and names
+// the page on adding one.
 func TestKnown(t *testing.T) {
 	_, err := parse(t, map[string]any{"architectures": []any{"UnheardOfForCausalLM"}, "model_type": nil})
 	if err == nil || !strings.HasSuffix(err.Error(), "known: "+allArchs()+addOne) {

@@ -24,7 +24,7 @@ func (f Freeze) compile() (out freezing, err error) {
 	return out, err
 }
 
-// compile compiles expressions for tensor names.
+// compile compiles the regular expressions of a Freeze or a Group.
 func compile(exprs []string) (out []*regexp.Regexp, err error) {
 	for _, e := range exprs {
 		p, err := regexp.Compile(e)

@@ -64,7 +64,7 @@ func groupsOf(by [][]*regexp.Regexp, s Stored) (in []int) {
 	return in
 }
 
-// grouped sets Stored.Group of each tensor of params.
+// grouped sets Stored.Group of each tensor of params, by the groups that SetGroups was given.
 func (c *Config) grouped(params []Param) {
 	if len(c.grouping) == 0 {
 		return

@@ -58,7 +58,7 @@ type Layout struct {
 // HasLo says whether tensor t of the layer has a lower half.
 func (l Layout) HasLo(t TensorLayout) bool { return t.BF16 && !t.Ref && !t.Frozen && !l.BF16Master }
 
-// Split says whether any tensor of the layer has a lower half.
+// Split says whether any tensor of the layer has a lower half, so that its weight is split in two.
 func (l Layout) Split() bool {
 	for _, t := range l.Tensors {
 		if l.HasLo(t) {
@@ -132,7 +132,8 @@ func (l Layout) span(k int) (from, to int) {
 	return from, to
 }
 
-// PartRange returns the range of part k of the layer.
+// PartRange returns the range that part k of the layer takes in the tile and in the flat element
+// space.
 func (l Layout) PartRange(k int) PartRange {
 	from, to := l.span(k)
 	if from == to {

@@ -36,7 +36,8 @@ func init() {
 	}
 	register(text)
 
-	// Multimodal directories hold the same language model; the vision tower is not trained.
+	// The multimodal class: its directories hold the same language model and a vision tower, which
+	// is not trained.
 	text.arch, text.modelType = "Llama4ForConditionalGeneration", "llama4"
 	text.nested = &nested{key: "text_config", types: []string{"llama4_text"}, alone: "llama4_text"}
 	text.defaults = maps.Clone(text.defaults)

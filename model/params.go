@@ -1,6 +1,6 @@
 package model
 
-// LayerKind is the kind of a layer.
+// LayerKind is the kind of a layer, such as block, experts or head.
 type LayerKind uint8
 
 // The layer kinds, in the order they appear in a model.
@@ -68,7 +68,7 @@ const (
 	RoleExpertDown       Role = "expert_down"         // moe part 1+e (h, F)
 	RoleExpertGateUpBias Role = "expert_gate_up_bias" // moe part 1+e (2·F)
 	RoleExpertDownBias   Role = "expert_down_bias"    // moe part 1+e (h)
-	// Multi-head latent attention, in place of RoleQKV.
+	// Roles of multi-head latent attention (MLA), which replace RoleQKV.
 	RoleQA      Role = "q_a"       // block (QRank, h)
 	RoleQABias  Role = "q_a_bias"  // block (QRank)
 	RoleQANorm  Role = "q_a_norm"  // block (QRank)
@@ -121,16 +121,18 @@ type Param struct {
 	Rows int // a vector (Dims 1) has Rows elements and Cols 1
 	Cols int
 	Dims int // 1, 2, or 3 for (Rows, 1, Cols); weight decay and the streamed dtype depend on it
-	// Stored are the parameter's tensors, in the order of their rows.
+	// Stored has the names of the parameter's tensors, in the order of their rows.
 	Stored []Stored
-	// Part is the part of the layer that the parameter belongs to; see Layer.Parts.
+	// Part is the number of the layer's part that has the parameter: in a MoE layer 0 for the
+	// router, 1+e for expert e. In other layers it is 0.
 	Part int
 	// F32 streams the parameter in fp32 even if others stream in bf16. A router needs this: its choice of experts
 	// depends on small differences.
 	F32 bool
 	// SavedF32 saves the parameter in fp32 even if others are saved in bf16, because Transformers keeps it so.
 	SavedF32 bool
-	// Frozen says that the parameter is not trained: never, or because of Config.Freeze.
+	// Frozen says that the parameter is not trained, because the architecture never trains it or
+	// because of Config.Freeze.
 	Frozen bool
 }
 

@@ -72,7 +72,7 @@ func ParseConfig(raw []byte, file string) (*Config, error) {
 	return c, nil
 }
 
-// fromFields makes a Config from the keys of a config.json.
+// fromFields makes a Config from the keys of a whole config.json.
 func fromFields(top *fields) (*Config, error) {
 	a := findFamily(top)
 	if top.err != nil {
@@ -603,7 +603,7 @@ func (s source) with(value []byte, names ...string) []byte {
 	return append(out, s.raw[from:]...)
 }
 
-// without returns s without the key name.
+// without returns the text s without the key name and its value.
 func (s source) without(name string) source {
 	i := slices.IndexFunc(s.keys, func(k sourceKey) bool { return k.name == name })
 	if i < 0 {

@@ -648,7 +648,8 @@ func TestJSONOfOptions(t *testing.T) {
 	}
 }
 
-// TestEscaped: a directory whose name looks like a pattern is matched by its escaped name, and others are not.
+// TestEscaped: escaped turns a directory name that looks like a glob pattern into a pattern that
+// matches this name only.
 func TestEscaped(t *testing.T) {
 	for _, dir := range []string{"a*b", "a?b", "[ab]", `a\b`, "axb"} {
 		for _, other := range []string{"a*b", "a?b", "[ab]", `a\b`, "axb", "a", "b"} {

@@ -52,8 +52,8 @@ func (p Param) ElemAt(i, row, col int) int64 {
 	return first + int64(row)*cols + int64(col)
 }
 
-// placed says how a family's checkpoints keep the tensors of a role that are not (rows, columns) matrices of their
-// own.
+// placed says how a family's checkpoints keep the tensors of one role, if they are not one (rows,
+// columns) matrix each.
 type placed struct {
 	// tensor is the name, after "model.layers.N.", of the one tensor that holds all matrices of the role; "": each
 	// matrix is a tensor.

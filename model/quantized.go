@@ -11,7 +11,7 @@ import (
 	"mt/base/files"
 )
 
-// quantizedKey is the key of the mapping that describes how weights are quantized.
+// quantizedKey is the key of config.json for the mapping that describes quantized weights.
 const quantizedKey = "quantization_config"
 
 // Quantized describes the quantized weights of a directory, from quantization_config of

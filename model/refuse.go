@@ -10,7 +10,7 @@ import (
 // The functions of this file report features that mt lacks as errors. Otherwise a model would silently be trained as a
 // different one.
 
-// dropouts are the keys that ask for dropout in some architecture.
+// dropouts are the keys with which some architecture asks for dropout.
 var dropouts = []string{"attention_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop", "hidden_dropout", "residual_dropout", "embedding_dropout"}
 
 // dropout sets an error if the config asks for dropout, which mt lacks. In a family whose published files ask for

@@ -263,7 +263,8 @@ func (c *Config) longropeFields(o *fields, r *Rope) {
 	}
 }
 
-// rotary returns how many elements of a head the rotary embedding r rotates.
+// rotary returns how many elements of a head rotary embedding r rotates; a head's other elements
+// are left as they are.
 func (c *Config) rotary(r Rope) int {
 	dim := cmp.Or(r.Dim, c.turning())
 	if r.Partial == 0 || r.Type == proportional {
@@ -508,7 +509,8 @@ func (c *Config) frequencies(r Rope, length int) []float32 {
 	return out
 }
 
-// attentionFactor returns the factor on cos and sin for documents of length tokens; 1 if the type has none.
+// attentionFactor returns the factor by which the rope type multiplies cos and sin, for documents
+// of length tokens; 1 if the type has none.
 func (c *Config) attentionFactor(r Rope, length int) float64 {
 	switch {
 	case r.ShortMScale != 0 && length <= r.OriginalMaxPositions:

@@ -11,7 +11,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// ulps is the distance of a and b in units of the last place of float32.
+// ulps returns the distance of a and b in float32 units of the last place.
 func ulps(a, b float32) int64 {
 	return max(order(a), order(b)) - min(order(a), order(b))
 }

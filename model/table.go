@@ -56,7 +56,7 @@ func (c *Config) headLayer() Layer {
 	return l
 }
 
-// Layouts returns the layout of every layer, see NewLayout.
+// Layouts returns the memory layout of every layer. bf16 is as in NewLayout.
 func (c *Config) Layouts(bf16 bool) []Layout {
 	var out []Layout
 	for _, l := range c.Layers() {
@@ -65,7 +65,7 @@ func (c *Config) Layouts(bf16 bool) []Layout {
 	return out
 }
 
-// EmbedParam returns the embedding table (VocabSize, HiddenSize).
+// EmbedParam returns the parameter of the embedding table (VocabSize, HiddenSize).
 func (c *Config) EmbedParam() Param {
 	p := []Param{matrix(RoleEmbed, c.HiddenSize, stack(c.outer(RoleEmbed), c.VocabSize))}
 	c.frozen(p)

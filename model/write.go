@@ -10,7 +10,7 @@ import (
 // whole number where it wants a float.
 type float float64
 
-// MarshalJSON writes the shortest digits that give f back.
+// MarshalJSON writes f with the fewest digits that read back as f.
 func (f float) MarshalJSON() ([]byte, error) {
 	s := strconv.FormatFloat(float64(f), 'g', -1, 64)
 	if !strings.ContainsAny(s, ".e") {
@@ -43,7 +43,7 @@ func (c *Config) Resized(n int) *Config {
 	return &out
 }
 
-// vocabKey is the key of the vocabulary size.
+// vocabKey is the key of config.json for the vocabulary size.
 const vocabKey = "vocab_size"
 
 // JSON returns the config.json for weights saved in the given dtype ("bfloat16", "float32"). A text that was read

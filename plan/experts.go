@@ -69,7 +69,8 @@ type Experts struct {
 	ExpectedBytes int64 `json:"expected_bytes"`
 }
 
-// ExpertTraffic returns the traffic of r's experts; nil if r has none.
+// ExpertTraffic describes how r's experts are fetched, and the bytes of that; nil if r has no
+// experts.
 func (r *Run) ExpertTraffic() *Experts {
 	if r.Experts == 0 {
 		return nil

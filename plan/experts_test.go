@@ -15,7 +15,7 @@ import (
 	"mt/model"
 )
 
-// a3b has the shape of Qwen3-30B-A3B, and b235 the shape of Qwen3-235B-A22B.
+// a3b and b235 return configs with the sizes of Qwen3-30B-A3B and Qwen3-235B-A22B.
 func a3b() *model.Config { return withExperts(2048, 768, 48, 32, 4) }
 
 func b235() *model.Config { return withExperts(4096, 1536, 94, 64, 4) }
@@ -190,8 +190,9 @@ func TestPublishedModelsWithExperts(t *testing.T) {
 		params      float64
 		tile, state float64 // MiB, GiB
 	}{
-		// 48 layers of 128 experts of 3·2048·768 parameters, 9 MiB in bf16. A token has
-		// 2048·(2+4+2) bytes of state and some 200 of routing.
+		// 30B-A3B has 48 layers of 128 experts of 3·2048·768 parameters each, which are 9 MiB in
+		// bf16. A token takes 2048·(2+4+2) bytes of ExpertStateBytes for the normed input, the
+		// experts' sum and the gradient, and some 200 for the routing.
 		{"30B-A3B", a3b(), 16, 22, 30.5e9, 9, 1.02},
 		{"235B-A22B", b235(), 8, 40, 235.1e9, 36, 1.01},
 	} {

@@ -11,7 +11,7 @@ import (
 // Frozen reports whether layer l has no gradient because all its tensors are frozen.
 func (r *Run) Frozen(l int) bool { return r.Layouts[l].GradElems == 0 }
 
-// FrozenLayers reports for each layer whether it is frozen; nil: none is.
+// FrozenLayers reports for each layer whether all its tensors are frozen; nil: no such layer.
 func (r *Run) FrozenLayers() []bool {
 	out, some := make([]bool, len(r.Layouts)), false
 	for l := range out {

@@ -14,7 +14,8 @@ type kept struct {
 	extents  []int64          // size of the state on disk, by layer; nil: not computed
 }
 
-// keep computes the cache r.kept: the planes that each layer has beside its weights, and its matrices.
+// keep fills the cache r.kept: for each layer its planes, their size, and the matrices that are
+// updated whole.
 func (r *Run) keep() {
 	k := &kept{}
 	for i, l := range r.Layouts {
@@ -45,7 +46,8 @@ func (r *Run) placed(l int) []optim.Placed {
 	return r.kept.planes[l]
 }
 
-// Matrices returns the matrices of layer l that are updated whole; none if NSSteps is 0.
+// Matrices returns the matrices of layer l that Muon updates whole, by orthogonalizing their
+// momentum; none if NSSteps is 0.
 func (r *Run) Matrices(l int) []optim.Matrix {
 	if r.NSSteps == 0 || r.EvalOnly || !r.has(l) {
 		return nil

@@ -68,11 +68,11 @@ type Pace struct {
 	Link  float64 // host to device, bytes a second
 }
 
-// commonPace has the rates of a data centre GPU. It is used if all devices are equal: then only the ratio between
-// layers matters.
+// commonPace has the rates of a typical data centre GPU. If all devices are equal, it decides which
+// layers go to which lane: only the ratio between layers' times matters then.
 var commonPace = Pace{FLOPs: 400e12, Link: 40e9}
 
-// pace returns the rates of the device of a lane.
+// pace returns the rates of the device that runs a lane.
 func (r *Run) pace(lane int) Pace {
 	if len(r.paces) == 0 {
 		return commonPace

@@ -45,9 +45,9 @@ func TestLayersAreSharedOut(t *testing.T) {
 // alike returns the same weights for each of n devices.
 func alike(weights []float64, n int) [][]float64 { return slices.Repeat([][]float64{weights}, n) }
 
-// TestDevicesThatDiffer: a device that is k times as fast gets about k times as many layers. A recorded assignment
-// stays, unless it is for another number of devices. Each device needs memory for its own layers only. A device without
-// a layer is an error.
+// TestDevicesThatDiffer: a device that is k times as fast gets about k times as many layers. A
+// resumed run's recorded assignment stays, unless it is for another number of devices. Each device
+// needs memory for its own layers only. A device so slow that it gets no layer is an error.
 func TestDevicesThatDiffer(t *testing.T) {
 	q := lanesRequest(rand.New(rand.NewSource(1)), 2)
 	q.Config.NumLayers, q.Unified, q.EvalOnly, q.Devices, q.Config.VocabSize, q.MicroBatchTokens, q.Recompute = 22, false, false, 2, 24, q.RowTokens, "full"
@@ -130,8 +130,8 @@ func TestWhatBitsDependOnIsThatOfOneDevice(t *testing.T) {
 	}
 }
 
-// TestLanesSpillNoMoreThanPlanned: the spills of a lane's programs fit in the planned memory. With a slot for every
-// activation nothing spills.
+// TestLanesSpillNoMoreThanPlanned: the activations that a lane's programs spill to the host fit in
+// the planned memory, for any number of activation slots.
 func TestLanesSpillNoMoreThanPlanned(t *testing.T) {
 	r, spilled := rand.New(rand.NewSource(3)), 0
 	for range 150 {

@@ -48,7 +48,7 @@ func (r *Run) ParamSpan(t layers.Tile) (from, bytes int64) {
 	return from, min(r.inChunks(c.From+c.Bytes), r.ParamBytes(t.Layer)) - from
 }
 
-// inChunks rounds bytes up to whole chunks.
+// inChunks rounds a size in bytes up to whole chunks of weights on disk.
 func (r *Run) inChunks(bytes int64) int64 {
 	return (bytes + r.ChunkBytes() - 1) / r.ChunkBytes() * r.ChunkBytes()
 }
@@ -84,7 +84,8 @@ func (r *Run) ableToLeave(l int) bool {
 	return kind != model.Embedding && kind != model.Head && r.extents()[l] > 0
 }
 
-// blocks returns the layers whose state, gradient and weights can all be on disk.
+// blocks returns the layers for which ableToLeave is true: state, gradient and weights can all be
+// on disk.
 func (r *Run) blocks() (out []int) {
 	for l := range r.Layouts {
 		if r.ableToLeave(l) {

@@ -464,7 +464,8 @@ func TestGradsInPlace(t *testing.T) {
 	}
 }
 
-// TestPlanesInTheTable: planes appear in the table under their own names, and an update reads and writes them.
+// TestPlanesInTheTable: the optimizer's planes have rows of the memory table under their own names,
+// and the update's traffic counts them as read and written.
 func TestPlanesInTheTable(t *testing.T) {
 	lines := func(planes optim.Planes) (out []string, bytes float64) {
 		q := request()
@@ -508,8 +509,8 @@ func TestPlanesInTheTable(t *testing.T) {
 	}
 }
 
-// TestOneMemory: if the device shares host memory and tiles are copied, one budget covers both sides. A plan that fits
-// is found, and the table has the sum.
+// TestOneMemory: if the device shares the host's memory although tiles are copied, one budget
+// covers both. Resolve finds a plan within it, and the table has the sum.
 func TestOneMemory(t *testing.T) {
 	q := request()
 	q.OneMemory = true
@@ -575,8 +576,9 @@ func TestHeadOfOneMemory(t *testing.T) {
 	}
 }
 
-// TestBatchOfPairs: a batch of preference pairs has room for the reference's log-probability of each document, with one
-// tensor a micro-batch. There may be as many documents as tokens.
+// TestBatchOfPairs: a batch of preference pairs also has room for the reference's log-probability
+// of each document: 4 bytes a document, and one aligned tensor for each micro-batch. There may be
+// as many documents as tokens.
 func TestBatchOfPairs(t *testing.T) {
 	q := request()
 	q.Rows, q.RowTokens, q.MicroBatchTokens = 8, 4096, 8192

@@ -23,7 +23,8 @@ func (r *Run) divide(q *Request) {
 	}
 }
 
-// Share returns this rank's share of layer l's state; the whole layer for a single rank.
+// Share returns the part of layer l's state that this rank keeps; the whole layer for a single
+// rank.
 func (r *Run) Share(l int) optim.Share {
 	if r.Shares == nil {
 		return optim.Whole(r.Layouts[l])
@@ -31,7 +32,7 @@ func (r *Run) Share(l int) optim.Share {
 	return r.Shares[l][r.Rank]
 }
 
-// OwnShares returns this rank's shares of all layers; nil: single rank.
+// OwnShares returns, by layer, the parts of state that this rank keeps; nil: single rank.
 func (r *Run) OwnShares() (out []optim.Share) {
 	for l := range r.Shares {
 		out = append(out, r.Share(l))

@@ -36,7 +36,8 @@ type NotFitting struct {
 	What         string // what needs the memory; "": the run
 }
 
-// BadDepth is the error for a depth or number of parts that the model does not support.
+// BadDepth is the error for a requested value, such as a depth or a number of head parts, that is
+// invalid for the model. Key is the configuration key.
 type BadDepth struct{ Key, Why string }
 
 func (e *BadDepth) Error() string { return e.Why }
@@ -175,7 +176,8 @@ func (q Request) check() error {
 	return nil
 }
 
-// leastDepths returns the smallest depths that work.
+// leastDepths returns the smallest depths with which the requested run works. check refuses smaller
+// ones.
 func leastDepths(q Request) Depths {
 	d := Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1, ActivationSlots: minActSlots, BatchesAhead: 1}
 	if q.Config.TieEmbeddings && (!q.Clip || q.Ranks > 1) {
@@ -214,7 +216,8 @@ func (r *Run) askedDepths(q Request) {
 	}
 }
 
-// setMicroBatch sets the micro-batch size and everything that depends on it.
+// setMicroBatch sets the micro-batch size in tokens, and what depends on it: the limits, the chunks
+// of launches and of the head.
 func (r *Run) setMicroBatch(q Request, tokens int) {
 	r.Limits = NewLimits(q.Rows, q.RowTokens, tokens, q.Config.VocabSize)
 	r.Spec.MaxTokens = r.Limits.MicroBatchTokens
@@ -228,7 +231,8 @@ func (r *Run) setMicroBatch(q Request, tokens int) {
 			r.Spec.ChunkTokens = min(r.Limits.MicroBatchTokens, roomyChunkTokens)
 		}
 	}
-	// The head chunk depends only on recorded values, so it is the same when the run resumes.
+	// The head's chunk is derived only from values that a run records, so it is the same when the
+	// run resumes.
 	r.Spec.HeadChunk = headChunk(r.Spec, min(roomyHeadChunk, max(maxHeadChunk, r.Spec.ChunkTokens)))
 }
 
@@ -269,7 +273,8 @@ func headChunk(s layers.Spec, most int) int {
 	return s.HeadChunk
 }
 
-// leastMicroBatch returns the smallest automatic micro-batch: one row.
+// leastMicroBatch returns the smallest micro-batch that Resolve chooses by itself: one row, or
+// maxMicroBatchTokens if rows are longer.
 func leastMicroBatch(q Request) int { return min(q.RowTokens, maxMicroBatchTokens) }
 
 // resolveHead keeps the head whole in two cases: it fits in a block's slot and gradient buffer, or the device has room

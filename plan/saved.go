@@ -28,7 +28,7 @@ func (r *Run) savedAt(l int, level layers.Keep) int64 {
 	return n + int64(r.Limits.MicroBatches)*savedTensors*device.Align
 }
 
-// savedBytes returns the bytes that all layers keep.
+// savedBytes returns the bytes that all layers of the view r keep on the device for their backward.
 func (r *Run) savedBytes() (n int64) {
 	for l := range r.Layouts {
 		if bytes := r.SavedBytes(l); bytes > 0 {
@@ -51,7 +51,8 @@ func (r *Run) KeptByLayer() []string {
 	return out
 }
 
-// keptHere describes in words the levels of the blocks in the view r (of one lane, or of all).
+// keptHere describes, for the memory table, what the blocks of the view r (of one lane, or of all)
+// keep.
 func (r *Run) keptHere() string {
 	var here layers.Keeps
 	for l, layout := range r.Layouts {
@@ -157,7 +158,7 @@ type saveOption struct {
 // the GPUs of package rates the factor is 1.5 to 8; it is larger for newer GPUs and shorter rows.
 const attentionSlower = 3
 
-// saveOptions lists the options of every block.
+// saveOptions returns a saveOption for every block that has a backward.
 func (r *Run) saveOptions() (out []saveOption) {
 	tokens := int64(r.Limits.Tokens)
 	for l, layout := range r.Layouts {

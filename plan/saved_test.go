@@ -332,7 +332,8 @@ func TestHiddenStatesStayWhereTheyFit(t *testing.T) {
 	}
 }
 
-// TestRecurrencesKeepHiddenStates: recurrences and output gates are refused with hidden states on the host.
+// TestRecurrencesKeepHiddenStates: a request for hidden states on the host is refused for models
+// with recurrences or output gates.
 func TestRecurrencesKeepHiddenStates(t *testing.T) {
 	for want, edit := range map[string]func(c *model.Config){
 		"with recurrences, whose convolution": func(c *model.Config) { c.GatedDeltaNet = &model.GatedDeltaNet{} },

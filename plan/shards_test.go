@@ -202,7 +202,8 @@ func TestHeadChunk(t *testing.T) {
 	}
 }
 
-// budgetRatio returns the ratio of consecutive budgets: ratio in long tests, its square in short tests.
+// budgetRatio returns the factor between consecutive memory budgets that a test tries: ratio in
+// long tests, its square in short tests.
 func budgetRatio(t *testing.T, ratio float64) float64 {
 	t.Helper()
 	return math.Pow(ratio, float64(testkit.Every(t, 2)))

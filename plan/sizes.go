@@ -57,8 +57,8 @@ type Run struct {
 	NSSteps int
 	// RowTokens is the length of the longest row, in tokens.
 	RowTokens int
-	// Experts is the number of experts in a layer with experts; 0: no layer has any. OnDemand: an expert's tile is
-	// fetched when the routing is known to use it.
+	// Experts is the number of experts in a layer with experts; 0: no layer has any. OnDemand says
+	// that an expert's tile is fetched only when the routing is known to use it.
 	Experts  int
 	OnDemand bool
 	// Lane has the lane of each layer; nil: one lane.
@@ -170,7 +170,7 @@ func (r *Run) GradBinding(l int) Binding {
 	return Copied
 }
 
-// Head returns the index of the head.
+// Head returns the index of the head, which is the last layer.
 func (r *Run) Head() int { return len(r.Layouts) - 1 }
 
 // Slots returns the number of weight slots of a class, and the device memory of one in bytes. The
@@ -205,7 +205,8 @@ func (r *Run) slotBytes() (n int64) {
 	return n
 }
 
-// Schedule returns the input from which the program of a training step is made.
+// Schedule returns the description of a training step from which package schedule makes the
+// programs of all lanes.
 func (r *Run) Schedule() schedule.Spec {
 	s := schedule.Spec{Order: r.Order, Lane: r.Lane, OnDemand: r.OnDemand, WeightSlots: r.Depths.WeightSlots, ActivationSlots: r.Depths.ActivationSlots}
 	var kinds []model.LayerKind
@@ -263,7 +264,8 @@ func (r *Run) ActivationBytes(tokens int) int64 {
 	return int64(tokens) * int64(r.Spec.Config.HiddenSize) * r.Spec.Act.Size()
 }
 
-// WorkspaceBytes returns the largest workspace of any launch.
+// WorkspaceBytes returns the device memory that every launch may use as scratch: the most that any
+// launch needs.
 func (r *Run) WorkspaceBytes() int64 {
 	if r.EvalOnly {
 		return r.Spec.ForwardWorkspaceBytes()

@@ -36,7 +36,7 @@ type Table struct {
 	PerParam float64 `json:"host_bytes_per_parameter"`
 	// Before lists memory that the run frees before it allocates the memory of this table.
 	Before []Row `json:"before,omitempty"`
-	// devices has the sums by device, with several devices.
+	// devices has the sum of rows for each device, if there are several.
 	devices []int64
 }
 
@@ -150,7 +150,7 @@ func (r *Run) planeRows(host addRow) {
 	}
 }
 
-// series joins words as in "a, b and c".
+// series joins words for a text: "a, b and c".
 func series(words []string) string {
 	last := len(words) - 1
 	if last <= 0 {
@@ -200,7 +200,7 @@ func (r *Run) slabRow(host addRow) {
 	}
 }
 
-// gradType names the type of a landed gradient, for people.
+// gradType names the dtype of a landed gradient in the table's details.
 func (r *Run) gradType() string {
 	if r.GradBF16 {
 		return "bf16"
@@ -208,7 +208,8 @@ func (r *Run) gradType() string {
 	return "fp32"
 }
 
-// ofAll returns words for the details of a row: the fraction of the planes that this rank keeps; "" for a single rank.
+// ofAll returns words for a row's details: which fraction of the planes this rank keeps; "" for a
+// single rank.
 func (r *Run) ofAll() string {
 	if r.Ranks <= 1 {
 		return ""
@@ -289,7 +290,7 @@ func (r *Run) deviceRows(dev addRow) {
 	dev("tables", r.tableBytes(), "rotary embedding")
 }
 
-// slots returns words for the number of weight slots and what they hold.
+// slots returns words for the table's row of weight slots: how many there are and what one holds.
 func (r *Run) slots() string {
 	one, more := "a block", "blocks"
 	if r.Experts > 0 {
@@ -317,7 +318,7 @@ func (r *Run) SpillBytes() int64 {
 	return int64(r.activations()) * r.ActivationBytes(r.Limits.Tokens)
 }
 
-// Write prints the table.
+// Write prints the table for people.
 func (t Table) Write(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	rows := func(list []Row) {

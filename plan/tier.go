@@ -17,12 +17,13 @@ const (
 	leastAutoSlots = 2
 )
 
-// ExtentBytes returns the size of the state of layer l.
+// ExtentBytes returns the size of layer l's state (lower halves and planes) as a file on disk; with
+// several ranks, of this rank's share.
 func (r *Run) ExtentBytes(l int) int64 {
 	return optim.ExtentBytes(r.Layouts[l], r.placed(l), r.Share(l))
 }
 
-// extents returns the sizes of the states of all layers.
+// extents returns ExtentBytes of all layers, by layer, and caches them.
 func (r *Run) extents() []int64 {
 	if r.kept == nil {
 		r.keep()
@@ -95,7 +96,7 @@ func (r *Run) onDisks(left int64) onDisks {
 	return onDisks{states: r.StateOnDisk, grads: r.GradOnDisk, tiles: r.WeightsOnDisk, slots: r.Depths.StateSlots, left: left}
 }
 
-// put makes d the choice of r, in place of the present one.
+// put makes d the run's choice of data on disk.
 func (r *Run) put(d onDisks) {
 	r.StateOnDisk, r.GradOnDisk, r.WeightsOnDisk, r.Depths.StateSlots = d.states, d.grads, d.tiles, d.slots
 }
@@ -205,7 +206,7 @@ func (r *Run) allStates(spare int64, slots int) int64 {
 	return spare
 }
 
-// count returns the number of true elements.
+// count returns how many elements of all are true.
 func count(all []bool) (n int) {
 	for _, x := range all {
 		if x {

@@ -27,7 +27,8 @@ func tiered(t *testing.T, blocks int, clip bool) Request {
 		HostMemory: 1 << 40, DeviceMemory: 1 << 30}
 }
 
-// TestExtentBytesOfARun: a Run made from layouts and planes alone reports the sizes of a resolved Run.
+// TestExtentBytesOfARun: a Run that only has layouts and planes reports the same sizes of state on
+// disk as one from Resolve.
 func TestExtentBytesOfARun(t *testing.T) {
 	want := resolve(t, tiered(t, 2, true))
 	run := &Run{Layouts: want.Layouts, Planes: want.Planes}
@@ -38,8 +39,8 @@ func TestExtentBytesOfARun(t *testing.T) {
 	}
 }
 
-// TestStatesGoToDisksAsMemoryAsks: with less host memory more states are on disk. The plan fits, no unneeded state is
-// on disk, and small states go first.
+// TestStatesGoToDisksAsMemoryAsks: the less host memory a run has, the more layers have their state
+// on disk. The plan fits, no state is on disk needlessly, and small states go first.
 func TestStatesGoToDisksAsMemoryAsks(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, clip := range []bool{true, false} {
@@ -82,8 +83,8 @@ func TestStatesGoToDisksAsMemoryAsks(t *testing.T) {
 	}
 }
 
-// TestWeightsGoToDisksAsMemoryAsks: if state on disk does not suffice, as few tiles as possible follow, spread over the
-// model. The plan fits and counts every buffer.
+// TestWeightsGoToDisksAsMemoryAsks: if moving all state to disk does not suffice, as few tiles as
+// possible move too, spread evenly over the model. The plan fits and counts every buffer.
 func TestWeightsGoToDisksAsMemoryAsks(t *testing.T) {
 	testkit.NotShort(t)
 	for _, unified := range []bool{false, true} {
@@ -138,8 +139,8 @@ func TestWeightsGoToDisksAsMemoryAsks(t *testing.T) {
 	}
 }
 
-// TestSpansOfExperts: each expert of a layer is read separately, in whole chunks that cover it with little excess and
-// fit in a param buffer.
+// TestSpansOfExperts: ParamSpan reads each expert of a layer separately, in whole chunks that cover
+// the expert with little excess and fit in a param buffer.
 func TestSpansOfExperts(t *testing.T) {
 	q := tiered(t, 8, false)
 	c := *q.Config
@@ -253,8 +254,8 @@ func TestStatesGoToDisksWhereMemoryIsOne(t *testing.T) {
 	}
 }
 
-// TestWordsOfStates: a plan names each kind of state on disk once, lower halves first. The bytes match the names: two
-// for each element's lower half, and four for each moment or average.
+// TestWordsOfStates: stateWords names each kind of data on disk once, lower halves first. The bytes
+// on disk match the names: two for each element's lower half, and four for each moment or average.
 func TestWordsOfStates(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Request)
@@ -302,8 +303,9 @@ func TestLowerHalvesComeFirst(t *testing.T) {
 	}
 }
 
-// TestPackedBytes: with Compress, moments and weights on disk shrink by their ratio, lower halves and codes do not, and
-// cores spend time. Without Compress nothing changes.
+// TestPackedBytes: with Compress, moments and weights on disk shrink by their measured ratio and
+// take core seconds. Lower halves and codes of 8-bit optimizers do not shrink. Without Compress
+// nothing changes.
 func TestPackedBytes(t *testing.T) {
 	q := tiered(t, 4, false)
 	r := testkit.Must(Resolve(q))(t)
@@ -391,9 +393,10 @@ func rowsOf(t Table, where, purpose string) (out []Row) {
 	return out
 }
 
-// TestGradientsGoToDisksAsMemoryAsks: if all state on disk does not suffice, as few gradients of blocks as possible
-// follow, spread over the model, the first blocks last. The plan fits and counts every slab, slot and buffer. Tiles
-// follow only if all gradients do not suffice.
+// TestGradientsGoToDisksAsMemoryAsks: if moving all state to disk does not suffice, as few
+// gradients of blocks as possible move too, spread over the model, those of the first blocks last.
+// The plan fits and counts every slab, slot and buffer. Tiles move only if moving all gradients
+// does not suffice.
 func TestGradientsGoToDisksAsMemoryAsks(t *testing.T) {
 	testkit.NotShort(t)
 	for _, unified := range []bool{false, true} {
@@ -533,8 +536,8 @@ func TestSmallModelsKeepTheirGradients(t *testing.T) {
 	}
 }
 
-// TestLeastSlabs: with clipping, one pooled slab suffices for gradients on their way to disk, even with tied
-// embeddings.
+// TestLeastSlabs: gradients on their way to disk pass through pooled slabs. With clipping one such
+// slab suffices, even with tied embeddings; without clipping those need two.
 func TestLeastSlabs(t *testing.T) {
 	q := tiered(t, 16, true)
 	c := *q.Config
@@ -573,7 +576,8 @@ func TestSlabsOfGradientsOnDisks(t *testing.T) {
 	}
 }
 
-// TestSlabsOfLanes: a layer's own slab belongs to its lane, and every lane has pooled slabs.
+// TestSlabsOfLanes: SlabLane assigns a layer's own slab to the layer's lane, and gives every lane
+// its own pooled slabs.
 func TestSlabsOfLanes(t *testing.T) {
 	q := tiered(t, 32, true)
 	q.Devices, q.Order, q.Depths.GradSlabs, q.HostMemory = 2, schedule.Lanes, 2, 1

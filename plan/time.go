@@ -12,7 +12,7 @@ import (
 	"mt/layers/schedule"
 )
 
-// Rates has the measured rates of a machine.
+// Rates has the three rates of a machine that bound the time of a step.
 type Rates struct {
 	MatMul float64 `json:"matmul_flops"`    // matrix products in the compute dtype on one device, FLOP/s
 	Host   float64 `json:"host_bytes"`      // updates in host memory, read and written, bytes/s
@@ -160,7 +160,7 @@ func (r *Run) UpdateBytes(l int, g Gradient) float64 {
 	return bytes
 }
 
-// Write prints the bound.
+// Write prints the bound for people, line by line.
 func (b Bound) Write(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(what string, s float64, detail string, args ...any) {

@@ -53,7 +53,8 @@ func TestBoundOfSevenB(t *testing.T) {
 	}
 }
 
-// TestBoundCountsWhatIsUsed: only chosen experts and positions within the window count.
+// TestBoundCountsWhatIsUsed: FLOPs count only the experts that a token passes, and only the
+// positions within the attention window.
 func TestBoundCountsWhatIsUsed(t *testing.T) {
 	q, _ := sevenB()
 	q.Config.SlidingWindow = 256

@@ -94,7 +94,7 @@ func (l *jobList) listKeys(a *op.AttentionShape) {
 	l.set(jobs)
 }
 
-// sequence returns a job with all queries and keys of sequence i.
+// sequence returns a job with all queries and keys of sequence i, for no particular head.
 func sequence(cuQ, cuK []int32, i int) attnJob {
 	j := attnJob{q: int(cuQ[i]), nq: int(cuQ[i+1] - cuQ[i]), k: int(cuK[i]), nk: int(cuK[i+1] - cuK[i])}
 	j.to, j.keyTo = j.nq, j.nk
@@ -176,7 +176,7 @@ func scoreScale(a *op.AttentionShape) float32 {
 // strips returns the number of strips of at most stripRows queries for n queries.
 func strips(n int) int { return (n + stripRows - 1) / stripRows }
 
-// The buffers of a scratch that attention uses.
+// Names of the scratch buffers that attention uses.
 const (
 	bufKeys    = iota // keys, as columns of panels
 	bufValues         // values, as rows (forward) or columns (backward) of panels

@@ -39,8 +39,8 @@ func crossEntropy(s *stream, a *op.CrossEntropy) error {
 	return nil
 }
 
-// lossRow returns the loss of row t. It overwrites the row's logits with their gradient, unless the operation is only a
-// forward.
+// lossRow returns the loss of row t. Unless the operation is ForwardOnly, it overwrites the row's
+// logits with their gradient.
 func lossRow(a *op.CrossEntropy, logits act, sc *scratch, t, target int) float32 {
 	if target == op.IgnoreIndex {
 		if !a.ForwardOnly {
@@ -69,7 +69,8 @@ func lossRow(a *op.CrossEntropy, logits act, sc *scratch, t, target int) float32
 	return terms.loss(lse, taken)
 }
 
-// weightOf returns element t of weights, or 1 if there are none.
+// weightOf returns the factor on the gradient of row t: element t of weights, or 1 if there are no
+// weights.
 func weightOf(weights device.Tensor, t int) float32 {
 	if weights.None() {
 		return 1

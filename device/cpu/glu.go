@@ -118,7 +118,7 @@ func cutGrad(drow, out, dout, row, buf []float32, cut op.Cut) {
 	}
 }
 
-// sigmoidGLU computes y = σ(gate)·up.
+// sigmoidGLU computes y = σ(gate)·up, where σ is the sigmoid.
 func sigmoidGLU(y, gate, up []float32) {
 	for i, g := range gate {
 		y[i] = up[i] / (1 + float32(math.Exp(float64(-g))))
@@ -144,7 +144,7 @@ func reluGLU(y, gate, up []float32) {
 	}
 }
 
-// reluGrad writes the gradients for reluGLU; it has the arguments of sigmoidGrad.
+// reluGrad writes the gradients for reluGLU. Its arguments are as in sigmoidGrad.
 func reluGrad(dgate, dup, y, dy, gate, up []float32) {
 	for i, g := range gate {
 		d, u := dy[i], up[i]
@@ -167,7 +167,7 @@ func squaredReLU(y, gate, up []float32) {
 	}
 }
 
-// squaredReLUGrad writes the gradients for squaredReLU; it has the arguments of sigmoidGrad.
+// squaredReLUGrad writes the gradients for squaredReLU. Its arguments are as in sigmoidGrad.
 func squaredReLUGrad(dgate, dup, y, dy, gate, up []float32) {
 	for i, g := range gate {
 		d, u := dy[i], up[i]

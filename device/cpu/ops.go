@@ -32,7 +32,8 @@ func i32s(t device.Tensor, n int) []int32 {
 	return unsafe.Slice((*int32)(pointer(t.Addr)), n)
 }
 
-// ascending returns an error unless bounds are from 0 to n and never decrease.
+// ascending returns an error unless bounds, the tensor called name, begins at 0 or more, never
+// decreases and ends at n or less.
 func ascending(name string, bounds []int32, n int) error {
 	last := int32(0)
 	for i, v := range bounds {
@@ -44,7 +45,7 @@ func ascending(name string, bounds []int32, n int) error {
 	return nil
 }
 
-// within returns an error unless every index is in 0 … n−1.
+// within returns an error unless every element of index, the tensor called name, is in 0 … n−1.
 func within(name string, index []int32, n int) error {
 	for i, v := range index {
 		if v < 0 || int(v) >= n {
@@ -73,7 +74,8 @@ func announce(t device.Tensor, rows, stride, n int, f func(uintptr, int)) {
 	}
 }
 
-// announceRows tells the race detector that the given rows of t, n elements each, are written.
+// announceRows tells the race detector that an operation writes the given rows of t, n elements
+// each.
 func announceRows(t device.Tensor, rows []int32, n int) {
 	if !raceEnabled {
 		return
@@ -83,7 +85,8 @@ func announceRows(t device.Tensor, rows []int32, n int) {
 	}
 }
 
-// pieceElems is about how many elements a worker takes at a time, as one piece of an operation.
+// pieceElems is about how many elements of an operation a worker computes before it takes the next
+// piece.
 const pieceElems = 16 << 10
 
 // forRows calls f on all cores for ranges of the rows 0 … rows−1. Argument width is the number of

@@ -22,7 +22,8 @@ func newDevice(t *testing.T, o Options) device.Device {
 	return d
 }
 
-// TestOps: results are correct and have the same bits for any number of threads, whatever the buffers hold initially.
+// TestOps: every operation passes its conformance cases, with the same bits for any number of
+// threads and any old content of scratch memory.
 func TestOps(t *testing.T) {
 	var first conformance.Results
 	ways := []struct {

@@ -164,7 +164,8 @@ func chooseOpen(ids []int32, keys []float32, r op.RouterRule) {
 	}
 }
 
-// largest returns the sum of the n largest keys; n is 1 or 2.
+// largest returns the sum of the n largest keys, by which groups of experts are ranked; n is 1 or
+// 2.
 func largest(keys []float32, n int) float32 {
 	var at [2]int32
 	choose(at[:n], keys)

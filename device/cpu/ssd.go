@@ -74,7 +74,8 @@ func announceSSD(a *op.SSDShape, xbc, dt, aLog, dtBias, d device.Tensor) {
 	reads(d, 1, 0, a.Heads)
 }
 
-// runSSD calls f for i = 0 … n−1 on all cores. Each call gets its own copy of job.
+// runSSD calls f for i = 0 … n−1 on all cores. Each call gets its own copy of job, with scratch
+// memory.
 func (s *stream) runSSD(n int, job ssdJob, f func(i int, j *ssdJob)) {
 	s.pool.Run(n, func(i int) {
 		j := job

@@ -67,7 +67,7 @@ func ssdBackward(s *stream, a *op.SSDBackward) error {
 	return nil
 }
 
-// grads returns the chunk's rows of dy, the gradient of the output, for head h.
+// grads returns, for head h, the rows of dy (the gradient of the output) that belong to the chunk.
 func (j *ssdJob) grads(dy act, h int) []float32 {
 	y := j.sc.f32(sDY, op.SSDChunk*j.heads)
 	for i := range j.n {

@@ -29,7 +29,8 @@ type command struct {
 	notify func(error)
 }
 
-// notice is a notification that the stream has reached but not yet delivered.
+// notice is a call of Notify whose turn has come, and the stream's error by then. Another goroutine
+// delivers it.
 type notice struct {
 	f   func(error)
 	err error
@@ -99,7 +100,7 @@ func (s *stream) execute(c command) {
 	}
 }
 
-// attempt runs a command and turns a panic into an error.
+// attempt runs an operation, Zero or copy and turns a panic into an error.
 func (s *stream) attempt(c command) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -208,7 +209,7 @@ func equal(dst, src device.Mem) error {
 
 func (s *stream) Zero(dst device.Mem) { s.do(command{name: "Zero", zero: true, dst: dst}, nil) }
 
-// clear zeroes dst.
+// clear zeroes dst on all cores.
 func (s *stream) clear(dst device.Mem) {
 	const piece = 1 << 20
 	if dst.Bytes == 0 {

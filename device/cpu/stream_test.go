@@ -16,7 +16,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// Short names for what tests often do.
+// Short names for helpers of package conformance.
 var (
 	newStream = conformance.Stream
 	newEvent  = conformance.Event
@@ -37,10 +37,11 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// foreign is a device of another kind.
+// foreign wraps a device and hides its type, so that to the CPU device it is a device of another
+// kind.
 type foreign struct{ device.Device }
 
-// TestPeers: CPU devices copy to each other.
+// TestPeers: CPU devices copy into each other's memory, and refuse a device of another kind.
 func TestPeers(t *testing.T) {
 	a, b := newDevice(t, Options{Threads: 1}), newDevice(t, Options{Threads: 2, Unified: true})
 	conformance.Peers(t, a, b, foreign{b})
@@ -58,7 +59,7 @@ var functions op.Table[*stream]
 
 func init() { op.Add(&functions, func(s *stream, f *function) error { return f.f(s) }) }
 
-// run enqueues f on s as an operation with that name.
+// run enqueues the Go function f on s as an operation with the given name.
 func run(s device.Stream, name string, f func(*stream) error) {
 	call, err := functions.Take(&function{f})
 	on(s).do(command{name: name, call: call}, err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// ends runs works that all begin at once and returns when each ends, in seconds.
+// ends starts works on a clock, all at once, and returns when each ends, in seconds.
 func ends(works ...Work) []float64 {
 	c := Clock{Devices: 2}
 	out := make([]float64, len(works))
@@ -17,7 +17,8 @@ func ends(works ...Work) []float64 {
 	return out
 }
 
-// needs returns a work of seconds seconds that uses shares of resources, given in pairs.
+// needs returns a Work of the given seconds. shares are pairs of a resource and the share that the
+// work uses.
 func needs(seconds float64, shares ...float64) Work {
 	w := Work{Seconds: seconds}
 	for i := 0; i < len(shares); i += 2 {
@@ -41,8 +42,8 @@ func second(w Work) Work {
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 
-// TestShares: works that need the same resource slow each other down only if the resource is short. A work that needs
-// less than its fair share is not slowed down.
+// TestShares: works that use the same resource slow each other down only if together they need more
+// than there is. A work that needs less than its fair share is not slowed down.
 func TestShares(t *testing.T) {
 	const cores, memory, up, down, both = float64(Cores), float64(HostMemory), float64(LinkUp), float64(LinkDown), float64(LinkBoth)
 	for _, tc := range []struct {
@@ -78,8 +79,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestOrder: functions are called at their times, and functions of the same time in the order of At. Spend delays
-// what a function starts.
+// TestOrder: the clock calls functions at their times, and functions of the same time in the order
+// in which At was called. Spend delays works and timers that a function starts afterwards.
 func TestOrder(t *testing.T) {
 	var c Clock
 	var got []string

@@ -11,7 +11,8 @@ import (
 	"mt/plan/rates"
 )
 
-// machine moves 1 GB/s on every path, launches in no time, and multiplies at 1 TFLOP/s.
+// machine returns a test machine that moves 1 GB/s on every path, launches in no time, and
+// multiplies at 1 TFLOP/s.
 func machine() *rates.Machine {
 	one := rates.Op{Rate: 1}
 	return &rates.Machine{Name: "test", Device: rates.Device{Name: "test", Kind: "cuda", Memory: 1, Bandwidth: 1,
@@ -65,8 +66,8 @@ func (r *rig) at(what string, want float64) func(error) {
 	}
 }
 
-// TestStreams: work on a stream is in order, streams run concurrently, and a wait refers to the last record before
-// it.
+// TestStreams: a stream runs its work in order, and several streams run concurrently. Wait refers
+// to the last recording of the event before the call of Wait.
 func TestStreams(t *testing.T) {
 	r := newRig(t, machine())
 	up, compute := r.stream("h2d"), r.stream("compute")
@@ -257,8 +258,8 @@ func TestCPU(t *testing.T) {
 	r.rest()
 }
 
-// TestIntegrated: if device memory is host memory, operations and copies share its bandwidth. A copy reads and writes
-// it.
+// TestIntegrated: if device memory is host memory, operations and copies share the bandwidth of
+// host memory. A copy both reads and writes there.
 func TestIntegrated(t *testing.T) {
 	for integrated, want := range map[bool][2]float64{false: {1e-3, 1e-3}, true: {1.5e-3, 1.5e-3}} {
 		m := machine()

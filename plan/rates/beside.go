@@ -15,7 +15,7 @@ type Beside struct {
 	Ratio     float64 `json:"ratio,omitempty"` // measured / predicted; 0: no prediction
 }
 
-// Against returns the comparison of a predicted with a measured value; predicted 0: there is no prediction.
+// Against makes a Beside of a predicted and a measured value; predicted 0: there is no prediction.
 func Against(predicted, measured float64) Beside {
 	b := Beside{Predicted: predicted, Measured: measured}
 	if predicted > 0 {

@@ -27,7 +27,8 @@ var (
 	gibs        = span{0.01, 1e6} // GiB
 )
 
-// checker collects all errors of a machine. Each error names the field in the rates file.
+// checker collects the errors that Check finds in a machine. Each error names the field in the
+// rates file.
 type checker struct{ errs []error }
 
 func (c *checker) within(field, unit string, value float64, s span) {

@@ -21,7 +21,7 @@ type Costs struct {
 	products map[shape]float64 // cache: seconds per FLOP, by shape
 }
 
-// shape has those properties of a matrix product that determine its rate.
+// shape has the properties of a matrix product on which its rate depends, as a key of the cache.
 type shape struct {
 	m, n, k        int
 	transA, transB bool
@@ -33,7 +33,7 @@ func NewCosts(m *Machine) *Costs {
 	return &Costs{device: &m.Device, products: map[shape]float64{}}
 }
 
-// Op returns the cost of the operation o.
+// Op returns how long o takes alone on the device, and what it uses meanwhile.
 func (c *Costs) Op(o device.Op) Cost {
 	switch o := o.(type) {
 	case *op.MatMul:
@@ -57,7 +57,7 @@ func (c *Costs) Moved(name string, bytes int64) Cost {
 	return Cost{Seconds: c.device.Launch/1e6 + float64(bytes)/(c.device.Bandwidth*1e9), Bytes: float64(bytes)}
 }
 
-// Cost returns the cost of o if the operation reads and writes this many bytes.
+// Cost returns the cost of an operation of kind o that reads and writes the given bytes.
 func (o Op) Cost(bytes float64) Cost {
 	return Cost{Seconds: o.Fixed/1e6 + bytes/(o.Rate*1e9), Bytes: bytes, Cores: o.Cores}
 }

@@ -204,8 +204,9 @@ func TestParseHost(t *testing.T) {
 	}
 }
 
-// TestUpdates: a compute-bound update is as fast as the cores allow, and never faster than memory. An unmeasured
-// optimizer is as fast as AdamW.
+// TestUpdates: an 8-bit optimizer's update, which computation limits, is as fast as the host's
+// cores allow, and never faster than memory. An optimizer without a measured rate is as fast as
+// AdamW.
 func TestUpdates(t *testing.T) {
 	for name, memory := range map[string]bool{"ddr5-4800x8-4c": false, "ddr5-4800x1-64c": true} {
 		h := testkit.Must(ParseHost(name))(t)

@@ -58,7 +58,8 @@ var (
 	onH100 = heads{reaches{293, 244, 502, 418}, reaches{415, 309, 720, 529}, ""}.times(tooHigh, counted+" (sm_90a), and 602/718 of that, as of FlashAttention-3")
 	onA100 = heads{reaches{127, 102, 169, 127}, reaches{163, 114, 213, 159}, counted}
 	on4090 = heads{reaches{124, 96, 144, 131}, reaches{129, 84, 149, 130}, counted}
-	// portableH100 has the rates of the portable kernels on an H100.
+	// portableH100 has the rates that mt's attention kernels for any GPU, not the ones for sm_90a,
+	// reach on an H100.
 	portableH100 = heads{reaches{206, 139, 248, 171}, reaches{273, 149, 361, 196}, counted}
 )
 
@@ -74,8 +75,8 @@ type way struct {
 	wires bool   // copies use wires of their own (NVLink), not the links to the host
 }
 
-// Connections between GPUs of one host. They do not consider patched drivers that enable peer copies on consumer cards,
-// nor NVLink bridges between two PCIe cards.
+// How GPUs of one host copy to each other. These values do not consider patched drivers that enable
+// peer copies on consumer cards, nor NVLink bridges between two PCIe cards.
 var (
 	noPeers   = way{rate: figure{0, "measured: cudaDeviceCanAccessPeer says no on GeForce cards (NVIDIA/nccl, issue 1127, of RTX 3090)"}}
 	single    = way{rate: figure{0, "estimate: a host has one"}}
@@ -196,7 +197,7 @@ var gpus = []gpu{
 		link: oneMemory, peers: single, host: "gb10"},
 }
 
-// device returns the device of profile g, and its link.
+// device returns the profile g in the form of a Machine: its Device and its Link.
 func (g *gpu) device() (Device, Link) {
 	a, name := g.attention, "NVIDIA "+g.title
 	// Attention in fp32 uses no tensor cores. The bf16 count assumes a constant clock, while the rates of products

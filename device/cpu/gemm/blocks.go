@@ -12,7 +12,8 @@ const packGroup = 8
 // chunk is the range of columns of B that is packed at the moment. A large B is packed and multiplied chunk by chunk.
 type chunk struct{ from, n int }
 
-// runBlocks computes the product with packed operands.
+// runBlocks computes the product with packed operands: it packs a range of columns of B, multiplies
+// with it, and goes on with the next range.
 func (w *Workspace) runBlocks(p *parallel.Pool) {
 	l := w.level
 	w.plan.planK(w.K)

@@ -66,7 +66,8 @@ func (m *matrix) all() []float32 {
 	return out
 }
 
-// problem is one product with its data. cMode 0: no C; 1: C is another matrix than D; 2: C is D.
+// problem describes one product. cMode says what C is: 0: there is none; 1: another matrix than D;
+// 2: D itself.
 type problem struct {
 	m, n, k             int
 	transA, transB      bool
@@ -165,8 +166,8 @@ func (x *data) runOn(t *testing.T, p *parallel.Pool, ws *Workspace) []float32 {
 	return after[guard : len(after)-guard]
 }
 
-// smallIntegers returns integers so small that every sum of up to 2^20 products is
-// exact in fp32.
+// smallIntegers returns a source of random integers from −3 to 3. A sum of up to 2^20 products of
+// them is exact in fp32.
 func smallIntegers(seed uint64) func() float64 {
 	r := rand.New(rand.NewPCG(seed, 1))
 	return func() float64 { return float64(r.IntN(7) - 3) }

@@ -297,7 +297,7 @@ func testTile(t *testing.T, rng *rand.Rand, m, k, panels int, cols bool) {
 	}
 }
 
-// saysOnPanic returns the value with which f panics; nil: no panic.
+// saysOnPanic calls f and returns the value with which f panics; nil: f does not panic.
 func saysOnPanic(f func()) (said any) {
 	defer func() { said = recover() }()
 	f()
