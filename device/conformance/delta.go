@@ -24,8 +24,8 @@ var someConvs = []struct {
 	{[]int32{0, 2100}, 16, 2, 8}, {[]int32{0}, 4, 4, 0},
 }
 
-// convForms are the forms of the operation, which differ in what follows the convolution: SiLU or gates, each without
-// and with a bias.
+// convForms are the variants of ShortConv: SiLU or a gate follows the convolution, each without and
+// with a bias.
 var convForms = []struct {
 	name        string
 	gated, bias bool

@@ -12,7 +12,7 @@ func init() {
 	row("AddPositionsBackward", positionBackwardCases)
 }
 
-// positionSeqs are batches, given by the lengths of their sequences.
+// positionSeqs are micro-batches for tests of positions, given by the lengths of their sequences.
 var positionSeqs = [][]int{{1}, {5, 1, 9}, {3, 0, 70}, {}}
 
 func bounds(lengths []int) (cu []int32, longest int) {

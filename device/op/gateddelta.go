@@ -107,7 +107,8 @@ func (c *checker) delta(a *DeltaShape, qkv, gates, aLog, dtBias device.Tensor) {
 	c.tensor("Cu", a.Cu, a.Seqs+1, device.I32)
 }
 
-// MostDeltaDim is the largest KeyDim or ValueDim of the gated delta rule, and MostDeltaHeads its largest Heads.
+// MostDeltaDim is the largest KeyDim and ValueDim that devices support for the gated delta rule,
+// and MostDeltaHeads the largest Heads.
 const MostDeltaDim, MostDeltaHeads = 128, 64
 
 // Work implements Worker: the shape as text, and the FLOPs.

@@ -89,7 +89,7 @@ func (a *GLUBackward) Check() error {
 	return c.err
 }
 
-// activation checks that f is one of the activations.
+// activation checks that f is a valid Activation.
 func (c *checker) activation(f Activation) {
 	if f > SquaredReLU {
 		c.fail("%v is no activation", f)

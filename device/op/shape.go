@@ -22,7 +22,7 @@ func (s Shape) String() string {
 	return s.format(s.sizes)
 }
 
-// BytesShape returns the Shape of an operation that moves bytes bytes.
+// BytesShape returns the Shape of an operation whose cost depends only on the bytes that it moves.
 func BytesShape(bytes int64) Shape {
 	return Shape{[5]int{int(bytes)}, func(n [5]int) string { return human.Bytes(int64(n[0])) }}
 }
@@ -36,7 +36,7 @@ type Load struct {
 	Bytes int64        // of device memory; see Mover
 }
 
-// LoadOf returns the load of o. It does not allocate.
+// LoadOf returns the upper bound of o's work. It does not allocate.
 func LoadOf(o device.Op) Load {
 	var l Load
 	if m, ok := o.(Mover); ok {

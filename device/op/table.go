@@ -54,7 +54,7 @@ func (t *Table[S]) put(of reflect.Type, k kind[S]) {
 	t.kinds[of] = k
 }
 
-// Clone returns a copy of t.
+// Clone returns a copy of t that can be changed without changing t.
 func (t *Table[S]) Clone() Table[S] { return Table[S]{maps.Clone(t.kinds)} }
 
 // Names returns the names of the table's operations, sorted.

@@ -97,7 +97,8 @@ func Attention(o, lse, q, k, v []float64, s Shape) {
 	})
 }
 
-// AttentionBackward overwrites the rows of dq, dk and dv that belong to a sequence.
+// AttentionBackward overwrites dq, dk and dv with the gradients of q, k and v, given do. Rows that
+// belong to no sequence keep their values.
 func AttentionBackward(dq, dk, dv, do, o, lse, q, k, v []float64, s Shape) {
 	d := s
 	d.QStride, d.KStride = s.DQStride, s.DKStride

@@ -149,7 +149,7 @@ func (a Delta) steps(h int, from, to int32, qkv, gates, aLog, dtBias, s []float6
 
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
-// unit returns x scaled to the length scale, and r = 1 / the length of x.
+// unit returns y, which is x scaled to the length scale, and r, the reciprocal of x's length.
 func unit(x []float64, scale float64) (y []float64, r float64) {
 	r = 1 / math.Sqrt(dot(x, x)+1e-6)
 	for _, v := range x {

@@ -44,7 +44,7 @@ func softmax(x []float64) []float64 {
 	return p
 }
 
-// RouterRule has the fields of op.RouterRule.
+// RouterRule has the fields of op.RouterRule, which describes them.
 type RouterRule struct {
 	Sigmoid                       bool
 	Groups, OpenGroups, GroupBest int
@@ -52,7 +52,7 @@ type RouterRule struct {
 	Shared, Gated                 bool
 }
 
-// scale returns the factor on weights.
+// scale returns the factor on the weights of chosen experts; a Scale of 0 stands for 1.
 func (r RouterRule) scale() float64 {
 	if r.Scale == 0 {
 		return 1

@@ -71,7 +71,8 @@ func RMSNorm(y, rstd, x, w, residual []float64, n Norm) {
 	}
 }
 
-// RMSNormBackward writes dx (or adds to it) and accumulates dw.
+// RMSNormBackward writes the gradient of x to dx (or adds it, with n.Add) and adds the gradient of
+// w to dw, given dy.
 func RMSNormBackward(dx, dw, dy, x, w, rstd []float64, n Norm) {
 	for r := range n.Rows {
 		for g := range n.Groups {
@@ -306,7 +307,8 @@ func LayerNorm(y, stats, x, w, b []float64, eps float64) {
 	}
 }
 
-// LayerNormBackward writes dx, which may be dy (or adds to it), and accumulates dw.
+// LayerNormBackward writes the gradient of x to dx, which may be dy, or adds it if add is set. It
+// adds the gradient of w to dw.
 func LayerNormBackward(dx, dw, dy, x, w, stats []float64, add bool) {
 	n := len(w)
 	for r := 0; r*n < len(x); r++ {
@@ -422,7 +424,8 @@ func DivideByNorm(x []float64, eps float64) {
 	Scale(x, 1/max(math.Sqrt(dot(x, x)), eps))
 }
 
-// Coefficients are the Newton-Schulz coefficients of torch.optim.Muon.
+// Coefficients are the numbers a, b and c of torch.optim.Muon's Newton-Schulz iteration (see
+// NewtonSchulz).
 var Coefficients = [3]float64{3.4445, -4.775, 2.0315}
 
 // NewtonSchulz brings the singular values of x (rows, cols) near 1 in steps iterations. It divides x by its norm, and

@@ -187,7 +187,7 @@ func dotGeneric(d *[4]float32, x *float32, b operand, offsets *[4]int, k int) {
 	}
 }
 
-// value returns the i-th element after o's origin.
+// value returns the element of o that is i elements after the address p, as fp32.
 func (o operand) value(i int) float32 {
 	if o.bf16 {
 		return bf16.Widen(*(*uint16)(unsafe.Add(o.p, 2*i)))

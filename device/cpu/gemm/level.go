@@ -47,10 +47,12 @@ type layout struct {
 	packBT func(dst *float32, stride int, b operand, n, k int, s *rowOffsets)
 }
 
-// steps returns the number of packed elements that hold k elements of K.
+// steps returns the number of packed elements that hold k elements of K: k, or with pairs of bf16
+// half as many, rounded up.
 func (l *layout) steps(k int) int { return ceil(k, l.perStep) }
 
-// level is the set of functions for one instruction set, such as AVX2: kernels and packing.
+// level has the functions for one instruction set, such as AVX2: kernels that multiply, and
+// functions that pack operands for them.
 type level struct {
 	name   string
 	mr, nr int     // largest height and the width of a kernel

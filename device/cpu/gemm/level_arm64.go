@@ -11,7 +11,7 @@ const (
 	nrNEON = 16
 )
 
-// neon has its kernels in assembly, but packs its operands in plain Go, as avx2 does.
+// neon is the level for arm64. Its kernels are assembly, but plain Go packs the operands.
 var neon = &level{
 	name: "neon",
 	mr:   mrNEON,

@@ -12,7 +12,8 @@ import (
 // A product of two bf16 is exact in fp32, and each of the two sums is rounded to nearest even. So sums have the order
 // and the bits of the fp32 kernels, with one exception: operands and sums below 2^-126 are flushed to 0.
 
-// leastNormal is the smallest magnitude that is not flushed to 0.
+// leastNormal is the smallest magnitude that VDPBF16PS does not flush to 0: the smallest normal
+// fp32 number.
 const leastNormal = 0x1p-126
 
 // addPair returns acc plus the products of the upper, then of the lower halves of x and y. It is VDPBF16PS in plain

@@ -10,7 +10,8 @@ type plan struct {
 	nc     int // columns of B packed at a time, in whole panels
 	panels int // panels of the packed columns
 
-	// The packed columns are multiplied in mBlocks · nBlocks tasks. A task is one block of D.
+	// The packed columns of B are multiplied in mBlocks · nBlocks tasks. Each task is one block of
+	// D.
 	mBlocks, rows   int // blocks of rows of D; the last one may be shorter
 	nBlocks, across int // blocks of panels; the last one may be shorter
 }
@@ -34,7 +35,7 @@ const (
 	tailCost = 0.25
 )
 
-// planK cuts K into blocks.
+// planK cuts K into equal blocks of at most maxKC elements.
 func (p *plan) planK(k int) {
 	p.kc = roundUp(ceil(k, ceil(k, maxKC)), kGrain)
 	p.kBlocks = ceil(k, p.kc)
@@ -77,7 +78,7 @@ func (p *plan) planTasks(m, n int, l *level, threads int, narrow bool) {
 	}
 }
 
-// kRange returns the start and the length of the kb-th block of K.
+// kRange returns the first element and the length of block number kb of K; k is all of K.
 func (p *plan) kRange(kb, k int) (from, n int) {
 	from = kb * p.kc
 	return from, min(p.kc, k-from)

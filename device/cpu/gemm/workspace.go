@@ -33,7 +33,7 @@ type Workspace struct {
 	dotBody  func(int)
 }
 
-// lane is the scratch memory of one thread.
+// lane is the scratch memory of one thread of the pool.
 type lane struct {
 	a    []float32 // a packed block of A
 	tile []float32 // a block of D in fp32, if D is bf16
@@ -43,7 +43,7 @@ type lane struct {
 	_    [64]byte // keeps lanes off each other's cache lines
 }
 
-// begin prepares w for the call a.
+// begin prepares w for computing the product a on the threads of p.
 func (w *Workspace) begin(p *parallel.Pool, a Args) {
 	if w.packBody == nil {
 		w.packBody, w.tileBody, w.dotBody = w.packLane, w.tileLane, w.dotLane

@@ -51,7 +51,7 @@ func ErfGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 	chosen.erfglu.gradient(dgate, dup, y, dy, gate, up)
 }
 
-// Softcap writes y = limit·tanh(scale·x/limit); y may be x.
+// Softcap writes y = limit·tanh(scale·x/limit), which lies within ±limit; y may be x.
 func Softcap(y, x []float32, scale, limit float32) {
 	same(len(y), len(x))
 	k := scale / limit

@@ -6,7 +6,8 @@ import (
 	"unsafe"
 )
 
-// The levels, from the slowest to the fastest. A level is the instruction set whose kernels are used.
+// The levels: the instruction sets for which the package has kernels, from the slowest to the
+// fastest.
 const (
 	Generic = "generic"
 	AVX2    = "avx2" // as fast as NEON on arm64
@@ -17,8 +18,8 @@ const (
 // LevelEnv is the environment variable that names the fastest level allowed.
 const LevelEnv = "MT_CPU"
 
-// kernels is one implementation of all functions of the package. In its functions a pointer is the address of the first
-// of n elements.
+// kernels is one implementation of all functions of the package, for one level. Each pointer
+// argument is the address of the first of n elements.
 type kernels struct {
 	level        string
 	eights       bool // widen and narrow take a multiple of 8 elements
