@@ -158,7 +158,7 @@ func (p Param) StoredShape(i int) []int64 {
 type Layer struct {
 	Index  int // index in Config.Layers: 0 is the embedding, the last the head
 	Kind   LayerKind
-	Block  int // index of the decoder block, for layers that are one or a half of one
+	Block  int // index of the decoder block, if the layer is a block or half of a block
 	Params []Param
 	// Tied says that the head shares the embedding's tensor. Params then lack RoleLMHead (see TensorLayout.Ref).
 	Tied bool

@@ -13,7 +13,7 @@ import (
 // Table maps each type of operation to the function with which a device runs it. The function gets an S, such as one of
 // the device's streams. The device's file for an operation calls Add for its function. All calls of Add come before the
 // first call of Take. Any number of goroutines may call Take. The zero value is an empty table.
-type Table[S any] struct{ kinds map[reflect.Type]kind[S] } // by the type of the pointer
+type Table[S any] struct{ kinds map[reflect.Type]kind[S] } // the key is the type of a pointer to the operation
 
 // kind is the entry of one type of operation: its name, its function, and a pool of values for reuse.
 type kind[S any] interface {
@@ -81,7 +81,7 @@ func (t *Table[S]) Take(o device.Op) (Call[S], error) {
 // no operation.
 type Call[S any] struct {
 	kind kind[S]
-	copy any // a pointer
+	copy any // a pointer to the copied struct
 }
 
 // None reports whether c is the zero Call.
