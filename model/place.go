@@ -19,7 +19,7 @@ type Place struct {
 // Tensor returns the name of the checkpoint's tensor that holds the rows.
 func (s Stored) Tensor() string { return cmp.Or(s.Place.Tensor, s.Name) }
 
-// TensorShape returns the shape of the checkpoint's tensor that holds p.Stored[i].
+// TensorShape returns the shape of the checkpoint's tensor that holds the rows p.Stored[i].
 func (p Param) TensorShape(i int) []int64 {
 	at := p.Stored[i].Place
 	if at.Tensor == "" {

@@ -53,8 +53,8 @@ func (r *Run) views() (out []*Run) {
 	return out
 }
 
-// PassageBytes returns the host memory for hidden states between lanes, with room for every micro-batch; 0 for one
-// lane.
+// PassageBytes returns the host memory through which hidden states pass from lane to lane, with
+// room for every micro-batch; 0 for one lane.
 func (r *Run) PassageBytes() int64 {
 	if r.Lane == nil {
 		return 0

@@ -37,7 +37,8 @@ type Reporter interface {
 	Fatal(args ...any)
 }
 
-// OperationsT runs cases by name, as *testing.T does.
+// OperationsT is the test argument of Operations: it runs every case as a subtest by name, as
+// *testing.T does.
 type OperationsT[Self any] interface {
 	Reporter
 	Run(name string, f func(Self)) bool

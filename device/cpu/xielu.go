@@ -51,7 +51,8 @@ func xielu(s *stream, a *op.XIELU) error {
 	return nil
 }
 
-// xieluBackward sums the gradients of the parameters over blocks of rows, as addBiasGrad does. DX may be X, Y may be DY.
+// xieluBackward sums the parameters' gradients in blocks of rows, and then adds the blocks' sums in
+// order. So any number of threads gives the same bits. DX may be X, Y may be DY.
 func xieluBackward(s *stream, a *op.XIELUBackward) error {
 	reads(a.X, 1, 0, a.T*a.F)
 	reads(a.DY, 1, 0, a.T*a.F)

@@ -53,9 +53,9 @@ func (p *plan) planN(n, steps, nr int) {
 	p.nc = roundUp(ceil(n, ceil(n, most)), nr)
 }
 
-// planTasks cuts m rows by n packed columns into tasks. Few tasks pack A less often, but many tasks keep all threads
-// busy to the end. planTasks takes the division with the lowest estimated cost. narrow: D is bf16, so the width of a
-// block is limited.
+// planTasks cuts m rows by n packed columns into tasks. Few tasks pack A less often, but many tasks
+// keep all threads busy to the end. planTasks takes the division with the lowest estimated cost. If
+// narrow, D is bf16, and a block may be at most maxTileN wide.
 func (p *plan) planTasks(m, n int, l *level, threads int, narrow bool) {
 	p.panels = ceil(n, l.nr)
 	firstM, firstN := ceil(m, maxRows), 1
