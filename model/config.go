@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Activation is the activation function of an MLP: of the gate in a gated MLP.
+// Activation is the activation function of an MLP. In a gated MLP it is applied to the gate.
 type Activation uint8
 
-// The activations, by the names of config.json's hidden_act.
+// The activations. Each comment lists the values of config.json's hidden_act that mean it.
 const (
 	SiLU        Activation = iota // "silu", "swish"
 	GELUTanh                      // "gelu_pytorch_tanh", "gelu_new"
@@ -111,7 +111,7 @@ type Config struct {
 	// element half the rotated width further on.
 	RopeInterleaved bool
 
-	// Experts replace the MLP in the blocks for which HasExperts is true.
+	// In blocks for which HasExperts is true, routed experts replace the MLP.
 	NumExperts          int // 0: none anywhere
 	NumExpertsPerTok    int
 	MoEIntermediateSize int
@@ -140,14 +140,16 @@ type Config struct {
 	Mamba2        *Mamba2
 	Recurrent     []bool
 
-	// Alone is for models whose blocks may have only one of their two halves. It says which half each block has; nil:
-	// all blocks have both.
+	// Alone is for models whose blocks may have only one of their two halves: attention or a
+	// recurrence, and then MLP or experts. It says which half each block has; nil: all blocks have
+	// both.
 	Alone []Half
 
-	// Beside says that every block has the Mamba-2 mixer beside attention. Both read the same norm, and their outputs are
-	// added.
+	// Beside gives every block a Mamba-2 mixer that runs in parallel with attention. Both read the
+	// same norm's output, and their outputs are added.
 	Beside bool
-	// Multipliers are further factors on activations; nil: none.
+	// Multipliers are constant factors on activations, beside EmbedScale, ResidualScale and others;
+	// nil: none.
 	Multipliers *Multipliers
 
 	// How the router chooses and weights experts. The zero values: by a softmax over all logits.
@@ -175,8 +177,9 @@ type Config struct {
 	// Quantized describes the quantized weights of the directory that was read; nil: none are. JSON leaves it out, JSONAsRead keeps it.
 	Quantized *Quantized
 
-	// Class is the class in config.json if it differs from Arch, for example a base class without a head. The weights
-	// are then read as those of ModelType's class. "": config.json names Arch, or no class.
+	// Class is the class that config.json names in architectures if it differs from Arch, for
+	// example a base class without a head. Tensor names are then as in the class that belongs to
+	// ModelType. "": config.json names Arch, or no class.
 	Class string
 
 	// Dropout describes the dropout that config.json asks for. mt trains without dropout. "": none.
@@ -189,22 +192,24 @@ type Config struct {
 	prefix   prefix             // the start of tensor names; zero: the family's first prefix
 	joined   bool               // experts are stored as the family's joined says
 	turned   bool               // expert matrices are stored transposed, compared with the family's places
-	// headTells: the config does not say whether embeddings are tied, so the weights decide.
+	// headTells says that config.json leaves open whether embeddings are tied. The weights decide:
+	// embeddings are tied if the directory has no tensor for the head.
 	headTells bool
 	source    source // config.json as it was read; empty for an inline config
 }
 
-// Half is a half of a decoder block.
+// Half names a half of a decoder block. The first half mixes tokens: attention or a recurrence. The
+// second half works on each token alone: MLP or experts.
 type Half uint8
 
-// The values of Config.Alone.
+// The values of Half. Config.Alone has one for each block.
 const (
 	BothHalves Half = iota
 	FirstHalf       // attention or a recurrence
 	SecondHalf      // experts
 )
 
-// Mixes says whether a block has attention or a recurrence.
+// Mixes says whether a block has its first half, which mixes tokens by attention or a recurrence.
 func (c *Config) Mixes(block int) bool { return c.Alone == nil || c.Alone[block] != SecondHalf }
 
 // HasMLP says whether a block has a dense MLP.
@@ -232,7 +237,8 @@ func (c *Config) denseBlocks() (n int64) {
 	return n
 }
 
-// FirstLayer returns the kind of a block's first layer.
+// FirstLayer returns the kind of a block's first layer. A block with experts is two layers, any
+// other block is one.
 func (c *Config) FirstLayer(block int) LayerKind {
 	switch recurrent, whole := c.IsRecurrent(block), c.HasMLP(block); {
 	case !c.Mixes(block):
@@ -277,7 +283,7 @@ func (c *Config) shared() int {
 	return 0
 }
 
-// ExpertSize returns the width of expert e.
+// ExpertSize returns the width of expert e: how many elements its gate and its up projection have.
 func (c *Config) ExpertSize(e int) int {
 	if e == c.NumExperts {
 		return c.SharedSize
@@ -285,7 +291,7 @@ func (c *Config) ExpertSize(e int) int {
 	return c.MoEIntermediateSize
 }
 
-// Turns says whether a block rotates its queries and keys.
+// Turns says whether a block rotates its queries and keys by a rotary embedding.
 func (c *Config) Turns(block int) bool {
 	return !c.LearnedPositions && (c.NoRope == nil || !c.NoRope[block]) && !c.IsRecurrent(block)
 }
@@ -386,8 +392,8 @@ func (a *family) inlineKeys() []string {
 	return keys
 }
 
-// allInlineKeys returns the inline keys of all families together. A key that is in none of them can be refused before
-// the family is known.
+// allInlineKeys returns the inline keys of all families together. FromInline refuses all other keys
+// before it looks for the family.
 func allInlineKeys() []string {
 	keys := slices.Clone(inlineKeys)
 	for _, a := range families {
@@ -431,8 +437,8 @@ func unknownPreset(name string) string {
 	return fmt.Sprintf("no preset is called %q%s (presets: %s)", name, didYouMean(name, names), strings.Join(names, ", "))
 }
 
-// LayerName names layer i for messages; kinds are the kinds of the model's layers. A block with experts is two
-// layers, so the name includes the block's number.
+// LayerName names layer i in messages. kinds has the kind of each of the model's layers. A block
+// with experts is two layers, so the name includes the block's number.
 func LayerName(kinds []LayerKind, i int) string {
 	what := ""
 	switch kinds[i] {
@@ -453,7 +459,7 @@ func LayerName(kinds []LayerKind, i int) string {
 	return fmt.Sprintf("layer %d (%sblock %d)", i, what, block)
 }
 
-// The values of layer_types.
+// The values that layer_types in config.json may have, one for each layer.
 const (
 	fullAttention    = "full_attention"
 	slidingAttention = "sliding_attention"
@@ -482,9 +488,10 @@ func (c *Config) chunkedFields(f *fields) {
 	}
 }
 
-// blocksOf returns which blocks have attention of the given kind. layer_types says so, and all its other entries must
-// be full_attention. If layer_types is missing, by says so, provided that size is not 0. size is the window or chunk
-// size. If any block is of the kind and size is 0, it is an error; what is the error's name for size.
+// blocksOf returns which blocks have attention of the given kind, such as sliding_attention. It
+// reads layer_types, whose other entries must all be full_attention. If layer_types is missing,
+// blocks for which by is true have the kind, unless size is 0. size is the window or chunk size in
+// tokens. A block of the kind with size 0 is an error, which names size by the words in what.
 func (c *Config) blocksOf(f *fields, kind, what string, size int, by func(block int) bool) []bool {
 	types := c.typesOfLayers(f)
 	if f.err != nil {
@@ -506,7 +513,8 @@ func (c *Config) blocksOf(f *fields, kind, what string, size int, by func(block 
 	return has
 }
 
-// typesOfLayers returns layer_types, which has one entry per layer; nil: missing.
+// typesOfLayers returns the list layer_types of config.json; nil: missing. A list that does not
+// have one entry per layer is an error.
 func (c *Config) typesOfLayers(f *fields) []string {
 	types := f.strs("layer_types")
 	if types != nil && len(types) != c.NumLayers {
@@ -534,7 +542,8 @@ func (c *Config) noWindow(f *fields) {
 	}
 }
 
-// layerTypes returns the value of layer_types.
+// layerTypes returns the value of layer_types that describes c, for the config.json that is
+// written.
 func (c *Config) layerTypes() []string {
 	out := make([]string, c.NumLayers)
 	for b := range out {
@@ -557,7 +566,7 @@ type QueryScaling struct {
 	Ahead        int
 }
 
-// At returns the factor at position p.
+// At returns the factor for a query at position p of its document.
 func (t QueryScaling) At(p int) float64 {
 	return 1 + t.Scale*math.Log1p(math.Floor(float64(p+t.Ahead)/t.Every))
 }

@@ -44,11 +44,12 @@ var gemma4Keys = []string{"attention_bias", "sliding_window", "layer_types", "hi
 	"hidden_size_per_layer_input", "vocab_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp",
 	"enable_moe_block", "num_experts", "top_k_experts", "moe_intermediate_size"}
 
-// perLayerKey is the key of the mapping from a layer's number to the values in which the layer differs.
+// perLayerKey is the key of a mapping from a layer's number to the settings in which that layer
+// differs from the others.
 const perLayerKey = "per_layer_config"
 
-// prepareGemma4 sets the keys that the class in Transformers sets: the rotary embeddings, and full attention in the
-// last layer.
+// prepareGemma4 sets what the class in Transformers adds to a config: default rotary embeddings,
+// and full attention in the last layer.
 func prepareGemma4(f *fields) {
 	if !f.has("rope_parameters") {
 		f.vals["rope_parameters"] = map[string]any{
@@ -70,7 +71,8 @@ func (c *Config) gemma4(f *fields) {
 	c.AttnScale = 1
 	c.LogitSoftcap = f.float("final_logit_softcapping", 0, 1e-3, 1e6)
 	c.biases(f)
-	// "vision" concerns tokens of images alone.
+	// The value "vision" makes attention bidirectional only among tokens of images, which mt never
+	// has.
 	if is := f.str("use_bidirectional_attention", "vision"); is != "vision" {
 		f.fail("use_bidirectional_attention", "%q is not supported: attention is causal", is)
 	}
@@ -82,8 +84,8 @@ func (c *Config) gemma4(f *fields) {
 	c.gemma4Unsupported(f)
 }
 
-// globalHeads reads the width and the number of key/value heads of blocks without a sliding window. If no block has a
-// window, these become the model's heads.
+// globalHeads reads the head width and the number of key/value heads of global blocks, which are
+// those without a sliding window. If no block has a window, they become the model's heads.
 func (c *Config) globalHeads(f *fields) {
 	var dim int
 	kv := c.NumKVHeads
@@ -112,8 +114,9 @@ func (c *Config) globalHeads(f *fields) {
 	}
 }
 
-// perLayer reads, from the mapping by layer number, the width and number of key/value heads of blocks without a window.
-// All these blocks must have the same, and blocks with a window those of the model. Otherwise it is an error.
+// perLayer reads the head width and the number of key/value heads of blocks without a window from
+// the mapping per_layer_config. It is an error if two of these blocks differ, or if a block with a
+// window differs from the model's own heads.
 func (c *Config) perLayer(f *fields) (dim, kv int) {
 	o := f.object(perLayerKey)
 	if o == nil {

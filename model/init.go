@@ -25,7 +25,7 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	case RoleRecurNorm, RoleRecurDtBias, RoleRecurSkip, RoleLayerScalar, RoleRouterNorm, RoleExpertScales:
 		fill(dst, 1)
 		return
-	case RoleXIELU: // whose softplus is 0.8, and 0.8 less 1/2
+	case RoleXIELU: // so that a = softplus(α₀) and b = 1/2 + softplus(α₁) of op.XIELU are both 0.8
 		for i := range dst {
 			dst[i] = float32(math.Log(math.Expm1([...]float64{0.8, 0.3}[row+i])))
 		}

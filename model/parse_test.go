@@ -20,7 +20,8 @@ func base() map[string]any {
 	}
 }
 
-// parse parses base with changes; a nil value removes the key.
+// parse parses a config.json made of base, a small Llama's keys, with changes. A nil value removes
+// the key.
 func parse(t *testing.T, changes map[string]any) (*Config, error) {
 	t.Helper()
 	m := base()
@@ -34,7 +35,8 @@ func parse(t *testing.T, changes map[string]any) (*Config, error) {
 	return ParseConfig(raw, "dir/config.json")
 }
 
-// changed is changes that make base a config of the model type.
+// changed returns the changes that make base, a small Llama's config, one of the given model type,
+// together with further changes.
 func changed(modelType string, changes map[string]any) map[string]any {
 	m := map[string]any{"architectures": nil, "model_type": modelType}
 	maps.Copy(m, changes)
@@ -51,7 +53,8 @@ func phiConfig(changes map[string]any) map[string]any { return changed("phi3", c
 
 var eights = []any{1, 1, 1, 1, 1, 1, 1, 1}
 
-// isGemma: what Gemma 3 does unlike Llama, by default.
+// isGemma says whether c has all settings by which Gemma 3 differs from Llama, with the class's
+// defaults.
 func isGemma(c *Config) bool {
 	return c.NormOffset == 1 && c.SandwichNorms && c.QKNorm && c.EmbedScale == 8 && c.Activation == GELUTanh && c.AttnScale == 1.0/16 &&
 		c.TieEmbeddings && c.HeadDim == 256 && c.Window(0) == 4096 && c.Window(5) == 0 && c.Window(6) == 4096 &&
@@ -285,7 +288,7 @@ func TestParseSpellings(t *testing.T) {
 	}
 }
 
-// allArchs are the architectures that mt knows, as errors list them.
+// allArchs lists the architectures that mt knows, in the form that error messages have.
 func allArchs() string {
 	var archs []string
 	for _, f := range families {
@@ -451,7 +454,8 @@ func TestLoadDirMissing(t *testing.T) {
 	}
 }
 
-// TestFurtherTokens: keys that count layers for further tokens, which are not trained, change nothing, in a config.json and in a model made anew.
+// TestFurtherTokens: keys that count multi-token prediction layers change no layer of the model,
+// neither in a config.json nor in an inline config, because these layers are not trained.
 func TestFurtherTokens(t *testing.T) {
 	for _, family := range []string{"deepseek_v3", "glm4_moe"} {
 		keys := base()
@@ -644,7 +648,8 @@ func TestJSONOfOptions(t *testing.T) {
 	}
 }
 
-// TestEscaped: a directory whose name looks like a pattern is matched by its escaped name, and others are not.
+// TestEscaped: escaped turns a directory name that looks like a glob pattern into a pattern that
+// matches this name only.
 func TestEscaped(t *testing.T) {
 	for _, dir := range []string{"a*b", "a?b", "[ab]", `a\b`, "axb"} {
 		for _, other := range []string{"a*b", "a?b", "[ab]", `a\b`, "axb", "a", "b"} {

@@ -5,8 +5,9 @@ import (
 	"maps"
 )
 
-// shape returns a preset. After the model type, the arguments are hidden_size, intermediate_size, num_hidden_layers,
-// num_attention_heads, num_key_value_heads, head_dim, vocab_size and further keys.
+// shape returns the keys of a preset. After the model type, the arguments are hidden_size,
+// intermediate_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim,
+// vocab_size and further keys.
 func shape(modelType string, h, ffn, layers, heads, kv, d, vocab int, rest map[string]any) map[string]any {
 	m := map[string]any{
 		"model_type": modelType, "hidden_size": h, "intermediate_size": ffn, "num_hidden_layers": layers,
@@ -26,7 +27,8 @@ func llama2() map[string]any {
 	return map[string]any{"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 }
 
-// llama3 returns the keys that the Llama 3.1 and 3.2 models share.
+// llama3 returns the keys that the Llama 3.1 and 3.2 models share. Argument factor is the factor of
+// rope_scaling; tied says whether embeddings are tied.
 func llama3(factor float64, tied bool) map[string]any {
 	return map[string]any{
 		"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
@@ -101,7 +103,8 @@ func olmo(positions int, rest map[string]any) map[string]any {
 var olmo3Long = map[string]any{"sliding_window": 4096, "rope_scaling": map[string]any{"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0,
 	"beta_slow": 1.0, "attention_factor": 1.2079441541679836, "original_max_position_embeddings": 8192}}
 
-// granite31 returns the keys that the Granite 3.1 models share.
+// granite31 returns the keys that the Granite 3.1 models share. attention is attention_multiplier,
+// logits is logits_scaling and theta the RoPE base.
 func granite31(attention, logits, theta float64) map[string]any {
 	return map[string]any{"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": theta, "tie_word_embeddings": true,
 		"embedding_multiplier": 12.0,
@@ -122,13 +125,14 @@ func pythia(h, layers, heads, vocab int) map[string]any {
 		"use_parallel_residual": true, "bos_token_id": 0, "eos_token_id": 0}
 }
 
-// phi returns the keys that the Phi models share.
+// phi returns the keys that the Phi models share. window is sliding_window, or nil, and theta the
+// RoPE base.
 func phi(window any, theta float64, positions, bos, eos, pad int) map[string]any {
 	return map[string]any{"max_position_embeddings": positions, "original_max_position_embeddings": positions, "rope_theta": theta,
 		"rms_norm_eps": 1e-5, "sliding_window": window, "bos_token_id": bos, "eos_token_id": eos, "pad_token_id": pad}
 }
 
-// presets maps names of published models to their architectures.
+// presets maps names of models to the keys of their config.json.
 var presets = map[string]map[string]any{
 	"tiny":       shape("llama", 64, 176, 2, 4, 2, 16, 256, bytesVocab(256)),
 	"quickstart": shape("llama", 256, 704, 6, 8, 4, 32, 256, bytesVocab(1024)),

@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// small has the sizes of a small model with experts, by the names that most families give them.
+// small returns changes that make base, a small Llama's config, one of a model type with experts.
 func small(modelType string, changes map[string]any) map[string]any {
 	m := map[string]any{"num_key_value_heads": 4, "moe_intermediate_size": 8, "num_experts_per_tok": 2}
 	maps.Copy(m, changes)
 	return changed(modelType, m)
 }
 
-// TestDenseBlocks: which blocks have experts, in the words of the families that say it each in their own.
+// TestDenseBlocks: each family has its own keys for which blocks have experts. All are read.
 func TestDenseBlocks(t *testing.T) {
 	types := func(of ...any) []any { return of }
 	for _, tc := range []struct {
@@ -50,7 +50,8 @@ func TestDenseBlocks(t *testing.T) {
 	}
 }
 
-// TestRecentRefused: what the classes of these families would compute otherwise is refused.
+// TestRecentRefused: settings with which the class in Transformers would compute something that mt
+// lacks are errors.
 func TestRecentRefused(t *testing.T) {
 	for _, tc := range []struct {
 		changes map[string]any
@@ -73,7 +74,8 @@ func TestRecentRefused(t *testing.T) {
 	}
 }
 
-// TestRecentInline: what an inline config says comes back from the config.json that is made of it.
+// TestRecentInline: the config.json written for an inline config of these families reads back as
+// the same config.
 func TestRecentInline(t *testing.T) {
 	without := func(m map[string]any, keys ...string) map[string]any {
 		for _, k := range keys {
@@ -109,8 +111,9 @@ func TestRecentInline(t *testing.T) {
 	}
 }
 
-// TestAlphaOfRope: an alpha stretches the base of Hunyuan's rotary embedding, in documents of every length, and in no other
-// family. Source: transformers, HunYuanDenseV1RotaryEmbedding.compute_ntk_alpha_rope_parameters.
+// TestAlphaOfRope: in Hunyuan, alpha of rope type dynamic raises the RoPE base for documents of
+// every length. Other families refuse or ignore it. Source: transformers,
+// HunYuanDenseV1RotaryEmbedding.compute_ntk_alpha_rope_parameters.
 func TestAlphaOfRope(t *testing.T) {
 	rope := map[string]any{"rope_scaling": map[string]any{"type": "dynamic", "alpha": 1000.0, "factor": 1.0}, "head_dim": 16, "max_position_embeddings": 4}
 	c, err := parse(t, changed("hunyuan_v1_dense", rope))

@@ -56,7 +56,7 @@ func (c *Config) headLayer() Layer {
 	return l
 }
 
-// Layouts returns the layout of every layer, see NewLayout.
+// Layouts returns the memory layout of every layer. bf16 is as in NewLayout.
 func (c *Config) Layouts(bf16 bool) []Layout {
 	var out []Layout
 	for _, l := range c.Layers() {
@@ -65,7 +65,7 @@ func (c *Config) Layouts(bf16 bool) []Layout {
 	return out
 }
 
-// EmbedParam returns the embedding table (VocabSize, HiddenSize).
+// EmbedParam returns the parameter of the embedding table (VocabSize, HiddenSize).
 func (c *Config) EmbedParam() Param {
 	p := []Param{matrix(RoleEmbed, c.HiddenSize, stack(c.outer(RoleEmbed), c.VocabSize))}
 	c.frozen(p)
@@ -73,7 +73,8 @@ func (c *Config) EmbedParam() Param {
 	return p[0]
 }
 
-// outer returns the full tensor names of role r, for a role outside the blocks such as the embedding.
+// outer returns the full tensor names of role r, for a role that is not in a block, such as the
+// embedding.
 func (c *Config) outer(r Role) (names []string) {
 	for _, s := range c.tensorNames(r) {
 		names = append(names, c.names().model+s)
@@ -81,7 +82,7 @@ func (c *Config) outer(r Role) (names []string) {
 	return names
 }
 
-// blockNames builds the parameters of one decoder block from the family's tensor names.
+// blockNames builds the parameters of one decoder block, with shapes and the family's tensor names.
 type blockNames struct {
 	c     *Config
 	block int
@@ -265,8 +266,8 @@ func (n blockNames) expert(e int) []Param {
 	return p
 }
 
-// stack makes one Stored for each name, with the given numbers of rows one below the other. A single name stands for
-// one tensor with all rows.
+// stack makes one Stored for each name. The numbers of rows are in rows; the tensors lie one below
+// the other in the parameter. A single name stands for one tensor with all rows.
 func stack(names []string, rows ...int) []Stored {
 	if len(names) == 1 {
 		sum := 0
@@ -295,7 +296,7 @@ func vector(r Role, ps []Stored) Param {
 	return p
 }
 
-// counts are numbers of parameters: of all, and of those that take part in matrix products.
+// counts has two numbers of parameters: all, and the ones in matrix products.
 type counts struct{ all, matrix int64 }
 
 func count(ps []Param) counts {
@@ -309,7 +310,8 @@ func count(ps []Param) counts {
 	return n
 }
 
-// Params returns the number of parameters; a tied tensor counts once. It does not build the table.
+// Params returns the number of parameters; a tied tensor counts once. It counts one block of each
+// kind instead of building the whole parameter table.
 func (c *Config) Params() int64 {
 	n := blockNames{c, 0}
 	moe, experts := int64(c.ExpertBlocks()), int64(c.NumExperts)
@@ -362,7 +364,7 @@ func (c *Config) firstHalves() (sum counts) {
 	return sum
 }
 
-// sharedExpert counts the parameters of the block's shared expert; zero: there is none.
+// sharedExpert counts the parameters of the block's shared expert; zero if there is none.
 func (n blockNames) sharedExpert() counts {
 	if n.c.SharedSize == 0 {
 		return counts{}

@@ -3,9 +3,9 @@ package plan
 // This file handles rows that do not fit on the device. Their hidden states stay in host memory. A launch copies chunks
 // of the rows to the device, and attention runs one group of key/value heads at a time. The results do not change.
 
-// maySendHidden reports whether Resolve may move hidden states to the host if the run does not fit otherwise. The
-// conditions: the request leaves the place open, rows are longer than the largest automatic micro-batch, and a
-// micro-batch has at most one row.
+// maySendHidden reports whether Resolve may move hidden states to the host if the run does not fit
+// otherwise. The conditions: the request leaves their location open, rows are longer than the
+// largest automatic micro-batch, and a micro-batch has at most one row.
 func (r *Run) maySendHidden(q Request) bool {
 	return auto(q.HiddenStates) && !r.OneMemory && q.keepsHidden() == "" && q.RowTokens > maxMicroBatchTokens && r.Limits.MicroBatchTokens <= q.RowTokens
 }

@@ -24,14 +24,16 @@ var someConvs = []struct {
 	{[]int32{0, 2100}, 16, 2, 8}, {[]int32{0}, 4, 4, 0},
 }
 
-// convForms are the forms of the operation, which differ in what follows the convolution: SiLU or gates, each without
-// and with a bias.
+// convForms are the variants of ShortConv: SiLU or a gate follows the convolution, each without and
+// with a bias.
 var convForms = []struct {
 	name        string
 	gated, bias bool
 }{{"", false, false}, {" biased", false, true}, {" gated", true, false}, {" gated biased", true, true}}
 
-// A result is a sum of few products, followed by SiLU or one more product, so the allowed error is a few roundings.
+// shortConvCases are the cases of ShortConv. A result is a sum of few products, followed by SiLU or
+// one more product, so the allowed error is a few roundings. Cases that go on continue a sequence
+// from a tail.
 func shortConvCases(add func(string, func(*rig))) {
 	for _, sh := range someConvs {
 		C, T := sh.channels, int(sh.cu[len(sh.cu)-1])
@@ -70,8 +72,8 @@ func shortConvCases(add func(string, func(*rig))) {
 	}
 }
 
-// tailOf returns what the tail must hold after a call with the input x: the last taps−1 rows of the old tail followed
-// by x.
+// tailOf returns the tail that a call with input x must leave: the last taps−1 rows of the old tail
+// followed by x.
 func tailOf(tail, x []float64, T, C, taps, stride int) []float64 {
 	all := append([]float64(nil), tail...)
 	for t := range T {
@@ -129,7 +131,7 @@ var someDeltas = []struct {
 	{[]int32{0, 129}, 1, 1, 40, 33}, {[]int32{0, 80}, 1, 2, 128, 128}, {[]int32{0}, 1, 1, 4, 4},
 }
 
-// deltaRig holds the arrays that a case of the gated delta rule reads, in the forward and in the backward.
+// deltaRig holds the inputs of a case of the gated delta rule, for the forward and the backward.
 type deltaRig struct {
 	op.DeltaShape
 	oracle                   oracle.Delta
@@ -146,8 +148,9 @@ func newDeltaRig(r *rig, cu []int32, keyHeads, heads, keyDim, valueDim int) delt
 	return d
 }
 
-// The allowed error comes from norms, gates, and sums over a chunk and over a state. Solving the linear system makes
-// errors hardly larger, because keys have length 1 and β is below 1.
+// gatedDeltaCases are the cases of GatedDelta. The allowed error comes from norms, gates, and sums
+// over a chunk and over a state. Solving the chunk's linear system makes errors hardly larger,
+// because keys have length 1 and β is below 1.
 func gatedDeltaCases(add func(string, func(*rig))) {
 	for _, sh := range someDeltas {
 		for _, kind := range []string{"", " keeps states", " goes on"} {
@@ -184,9 +187,9 @@ func gatedDeltaCases(add func(string, func(*rig))) {
 	}
 }
 
-// forget sets ALog and DtBias so large that a token's state decays to 1e-6 or less before the next token. The gradients
-// of ALog and DtBias are then as small. A device computes them as differences of large numbers, which must cancel
-// exactly.
+// forget sets ALog and DtBias so large that a state decays to 1e-6 or less before the next token.
+// The gradients of ALog and DtBias are then as small. A device computes them as differences of
+// large numbers, which must cancel exactly.
 func (d *deltaRig) forget(r *rig) {
 	d.aLog, d.dtBias = r.values("ALog", device.F32, filled(d.Heads, 1.2)), r.values("DtBias", device.F32, filled(d.Heads, 8))
 }

@@ -28,7 +28,7 @@ const (
 	dKeys           // keys times factors
 	dGates          // per-token numbers, see deltaHead
 	dNewRows        // the new values as rows
-	// Buffers that only the backward uses:
+	// Buffers that only the backward uses.
 	dGrad     // gradient of the new values, then of the right-hand side, as rows
 	dGradPack // dGrad as panels of rows
 	dDScores  // gradients of scores, then of pairs
@@ -55,9 +55,10 @@ type deltaJob struct {
 	q, k, norms  []float32
 }
 
-// deltaHead holds numbers for each token of one value head in a chunk. Let γ be the sum of the gates g from the chunk's
-// first token on. Then from is e^γ, and to is e^(γ of the last token − γ). For e ≤ i, decay[i·DeltaChunk + e] is e^(γ
-// of token i − γ of token e).
+// deltaHead holds numbers for each token of one value head in a chunk. beta and g are the token's
+// gates. Let γ be the sum of the gates g from the chunk's first token on. Then from is e^γ, and to
+// is e^(γ of the last token − γ). For e ≤ i, decay[i·DeltaChunk + e] is e^(γ of token i − γ of
+// token e).
 type deltaHead struct {
 	beta, g, from, to []float32
 	decay             []float32
@@ -82,8 +83,8 @@ func (s *stream) runDelta(a *op.DeltaShape, job deltaJob, f func(seq int, j *del
 	return nil
 }
 
-// gatedDelta computes the outputs chunk by chunk, in the order of the sequence, because each chunk needs the state
-// after the previous one. Source: arXiv:2412.06464, section 3.3.
+// gatedDelta computes the outputs of a sequence chunk by chunk, in order, because each chunk needs
+// the state that the previous one leaves. Source: arXiv:2412.06464, section 3.3.
 func gatedDelta(s *stream, a *op.GatedDelta) error {
 	announceDelta(&a.DeltaShape, a.QKV, a.Gates)
 	reads(a.ALog, 1, 0, a.Heads)
@@ -119,14 +120,15 @@ func (j *deltaJob) state(buf, g int) []float32 {
 	return j.sc.f32(buf, j.group*j.KeyDim*j.values)[g*j.KeyDim*j.values:][:j.KeyDim*j.values]
 }
 
-// place returns an offset in the tensor States. There the forward has stored the state before the current chunk, for
-// the group's g-th value head.
+// place returns the offset in the tensor States of the state before the current chunk, for the
+// group's g-th value head.
 func (j *deltaJob) place(g int) int {
 	return (j.at/op.DeltaChunk*j.Heads + j.kh*j.group + g) * j.KeyDim * j.ValueDim
 }
 
-// copyState copies a state between dense, which has no padding, and rows, whose rows are padded to whole panels. load:
-// from dense to rows; otherwise from rows to dense.
+// copyState copies a state between two layouts. In dense there is no padding; in rows every row is
+// padded to whole panels. If load is true the copy goes from dense to rows, otherwise from rows to
+// dense.
 func (j *deltaJob) copyState(dense, rows []float32, load bool) {
 	for i := range j.KeyDim {
 		if d, r := dense[i*j.ValueDim:][:j.ValueDim], rows[i*j.values:]; load {
@@ -216,8 +218,10 @@ func (j *deltaJob) product(c []float32, cs int, a []float32, as int, aCols bool,
 
 const chunkPanel = op.DeltaChunk * vec.Panel // a panel of a chunk's rows
 
-// solve computes the chunk's new values: (I + L)·new = β·(v − e^γ·K·S) with L = β·K·Kᵀ·decay below the diagonal. It
-// stores them in dNew as panels and in dNewRows as rows.
+// solve computes what the chunk's tokens write into the state, called the new values. They solve (I
+// + L)·new = β·(v − e^γ·K·S). Here S is the state before the chunk, K the chunk's keys, γ as in
+// deltaHead, and L = β·K·Kᵀ·decay below the diagonal. The result is stored in dNew as panels and in
+// dNewRows as rows.
 func (j *deltaJob) solve(g int, h deltaHead) {
 	rest, v := j.sc.f32(dRest, op.DeltaChunk*j.values), j.sc.f32(dV, op.DeltaChunk*j.values)
 	j.product(rest, j.values, j.k, j.keys, false, j.state(dStates, g), j.values, false, j.n, j.ValueDim, j.KeyDim, false)
@@ -248,7 +252,8 @@ func (j *deltaJob) solve(g int, h deltaHead) {
 
 const chunkSquare = op.DeltaChunk * op.DeltaChunk
 
-// toPanels copies a chunk's rows of values into panels and zeroes the padding; toRows copies them back.
+// toPanels copies a chunk's rows of values into panels and zeroes the padding of the last panel;
+// toRows copies them back.
 func (j *deltaJob) toPanels(dst, src []float32) {
 	for i := range j.n {
 		for p := range panels(j.ValueDim) {
@@ -266,7 +271,8 @@ func (j *deltaJob) toRows(dst, src []float32) {
 	}
 }
 
-// scores returns the matrix Q·Kᵀ·decay of the chunk, whose elements above the diagonal are 0.
+// scores returns the matrix Q·Kᵀ·decay of the chunk, by which its tokens read each other's values.
+// Elements above the diagonal are 0, because no token reads a later one.
 func (j *deltaJob) scores(h deltaHead) []float32 {
 	s, reads := j.sc.f32(dScores, chunkSquare), j.sc.f32(dReads, chunkSquare)
 	for i := range j.n {
@@ -279,8 +285,8 @@ func (j *deltaJob) scores(h deltaHead) []float32 {
 	return s
 }
 
-// output writes the outputs o of the chunk's tokens for the group's g-th value head: e^γ·Q·S + scores·new, where S is
-// the state before the chunk.
+// output writes the outputs o of the chunk's tokens for the group's g-th value head: e^γ·Q·S +
+// scores·new. S is the state before the chunk, new the result of solve, and γ as in deltaHead.
 func (j *deltaJob) output(g int, h deltaHead, to act) {
 	o := j.sc.f32(dOut, op.DeltaChunk*j.values)
 	j.product(o, j.values, j.q, j.keys, false, j.state(dStates, g), j.values, false, j.n, j.ValueDim, j.KeyDim, false)
@@ -294,8 +300,9 @@ func (j *deltaJob) output(g int, h deltaHead, to act) {
 	}
 }
 
-// carry replaces the state of the group's g-th value head with the state after the chunk. That is the decayed state
-// plus (K scaled by its remaining decay)ᵀ·new.
+// carry replaces the state of the group's g-th value head with the state after the chunk. The new
+// state is the decayed state plus Kᵀ·new, where new is the result of solve. Each key in K is scaled
+// by the decay from its token to the chunk's end.
 func (j *deltaJob) carry(g int, h deltaHead) {
 	s, keys := j.state(dStates, g), j.scaledRows(j.k, func(i int) float32 { return h.to[i] })
 	vec.Scale(s, s, h.from[j.n-1])

@@ -46,17 +46,19 @@ func gatedDeltaBackward(s *stream, a *op.GatedDeltaBackward) error {
 	return err
 }
 
-// addSums adds to total, sequence by sequence. Every sequence has two rows in sums, and which (0 or 1) says which of
-// them is added. If total is nil, addSums does nothing.
+// addSums adds one of the gradients that sequences have summed to total. Every sequence has two
+// rows in sums; which selects row 0 or 1. If total is nil, addSums does nothing.
 func addSums(total, sums []float32, seqs, which int) {
 	for s := 0; total != nil && s < seqs; s++ {
 		vec.Add(total, sums[(2*s+which)*len(total):][:len(total)])
 	}
 }
 
-// deltaBackward is the backward of a deltaJob. The score of tokens i and j is multiplied by e^(γi−γj). Its gradient is
-// therefore added to γ at i and subtracted at j. For i = j the two cancel, so the code leaves them out. Otherwise their
-// rounding errors would dominate where a state decays to 0 at once.
+// deltaBackward is the backward of a deltaJob. The score of tokens i and j is multiplied by
+// e^(γi−γj), where γ is the sum of a chunk's gates up to a token (deltaHead). The score's gradient
+// is therefore added to γ's gradient at i and subtracted at j. For i = j the two cancel, so the
+// code leaves them out. Otherwise their rounding errors would dominate where a state decays to 0 at
+// once.
 type deltaBackward struct {
 	*deltaJob
 	a          *op.GatedDeltaBackward
@@ -107,8 +109,8 @@ func (b *deltaBackward) throughUnit(dy, y []float32, i int, r float32, scale flo
 	return d
 }
 
-// newValues computes the gradient of the chunk's new values, as rows in the buffer dGrad. It is the sum of what comes
-// from the outputs and from the state after the chunk.
+// newValues computes the gradient of the chunk's new values, the result of solve, as rows in the
+// buffer dGrad. It adds the part from the outputs and the part from the state after the chunk.
 func (b *deltaBackward) newValues(g int, h deltaHead) {
 	dnew, do, scores := b.sc.f32(dGrad, op.DeltaChunk*b.values), b.sc.f32(dOut, op.DeltaChunk*b.values), b.scores(h)
 	b.product(dnew, b.values, b.k, b.keys, false, b.state(dDStates, g), b.values, false, b.n, b.ValueDim, b.KeyDim, false)
@@ -124,8 +126,8 @@ func (b *deltaBackward) newValues(g int, h deltaHead) {
 	b.product(dnew, b.values, scores, op.DeltaChunk, true, do, b.values, false, b.n, b.ValueDim, b.n, true)
 }
 
-// throughScores adds gradients of q, k and γ. They come from the outputs, and from the state after the chunk through
-// the new values.
+// throughScores adds to the gradients of q, k and γ (deltaHead). These parts come from the outputs,
+// and from the state after the chunk through the new values.
 func (b *deltaBackward) throughScores(g int, h deltaHead) {
 	do, fresh := b.sc.f32(dOut, op.DeltaChunk*b.values), b.sc.f32(dNewRows, op.DeltaChunk*b.values)
 	ds, scores, term := b.sc.f32(dDScores, chunkSquare), b.sc.f32(dScores, chunkSquare), b.sc.f32(dTerm, op.DeltaChunk*b.keys)
@@ -157,8 +159,9 @@ func (b *deltaBackward) throughScores(g int, h deltaHead) {
 	}
 }
 
-// addRows adds sign·factor[i]·term to row i of dx. The factors are exponentials of γ. Therefore γ's gradient grows by
-// the dot product of the added row and row i of x.
+// addRows adds sign·factor[i]·(row i of term) to row i of dx, the gradient of x. Each factor is an
+// exponential of γ (deltaHead), so γ's gradient grows by the dot product of the added row and row i
+// of x.
 func (b *deltaBackward) addRows(dx, term, x, factor []float32, sign float32) {
 	for i := range b.n {
 		row := term[i*b.keys:][:b.KeyDim]
@@ -203,8 +206,9 @@ func (b *deltaBackward) throughSystem(h deltaHead) {
 	b.product(b.dk, b.keys, dl, op.DeltaChunk, true, b.k, b.keys, false, b.n, b.KeyDim, b.n, true)
 }
 
-// throughState stores the gradient of v and adds the gradients of k, β and γ that come through the state before the
-// chunk. It turns the gradient of the state after the chunk into that before the chunk.
+// throughState takes the gradients through the state before the chunk. It stores the gradient of v
+// and adds to the gradients of k, β and γ (deltaHead). It turns the gradient of the state after the
+// chunk into the gradient of the state before it.
 func (b *deltaBackward) throughState(g int, h deltaHead) {
 	rows, rest, term := b.sc.f32(dGrad, op.DeltaChunk*b.values), b.sc.f32(dRest, op.DeltaChunk*b.values), b.sc.f32(dTerm, op.DeltaChunk*b.keys)
 	off, to := 2*b.KeyHeads*b.KeyDim+(b.kh*b.group+g)*b.ValueDim, actOf(b.a.DQKV)
@@ -227,8 +231,9 @@ func (b *deltaBackward) throughState(g int, h deltaHead) {
 		false, b.KeyDim, b.ValueDim, b.n, true)
 }
 
-// storeGates turns the gradients of β and γ into gradients of the inputs b and a, and adds to the gradients of ALog and
-// DtBias. A token's g is part of γ of this and every later token, so its gradient is the sum of theirs.
+// storeGates turns the gradients of β and γ into gradients of their inputs b and a, and adds to the
+// gradients of ALog and DtBias. A token's gate g is part of γ at this and every later token of the
+// chunk, so its gradient is the sum of theirs.
 func (b *deltaBackward) storeGates(g int, h deltaHead) {
 	head, to, dg := b.kh*b.group+g, actOf(b.a.DGates), 0.0
 	rate := math.Exp(float64(b.aLog[head]))

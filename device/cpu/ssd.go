@@ -26,7 +26,7 @@ const (
 	sState         // a state (HeadDim, StateDim)
 	sSteps         // per-token numbers
 	sWide          // a temporary row
-	// Buffers that only the backward uses:
+	// Buffers that only the backward uses.
 	sDY     // gradient of o (n, HeadDim)
 	sDPairs // gradient of C·Bᵀ, summed over the heads of a group
 	sDW     // DY·Xᵀ
@@ -74,7 +74,8 @@ func announceSSD(a *op.SSDShape, xbc, dt, aLog, dtBias, d device.Tensor) {
 	reads(d, 1, 0, a.Heads)
 }
 
-// runSSD calls f for i = 0 … n−1 on all cores. Each call gets its own copy of job.
+// runSSD calls f for i = 0 … n−1 on all cores. Each call gets its own copy of job, with scratch
+// memory.
 func (s *stream) runSSD(n int, job ssdJob, f func(i int, j *ssdJob)) {
 	s.pool.Run(n, func(i int) {
 		j := job
@@ -157,7 +158,7 @@ func (j *ssdJob) copyState(dense, rows []float32, load bool) {
 	}
 }
 
-// inB and inC return the columns where b and c of head h begin in a row.
+// inB and inC return the columns of XBC at which b and c of head h begin.
 func (j *ssdJob) inB(h int) int {
 	return j.Heads*j.HeadDim + h/(j.Heads/j.Groups)*j.StateDim
 }
@@ -182,7 +183,8 @@ func (j *ssdJob) scaled(x []float32, factor func(i int) float32) []float32 {
 	return y
 }
 
-// carry replaces the state before the chunk with the state after it: keep·state + xᵀ·b.
+// carry replaces the state before the chunk with the state after it: keep·state + xᵀ·b. Rows of x
+// must be scaled by each token's step and its decay until the chunk's end.
 func (j *ssdJob) carry(state, b, x []float32) {
 	vec.Scale(state, state, j.keep)
 	j.product(state, j.states, x, j.heads, true, b, j.states, false, j.HeadDim, j.StateDim, j.n, true)
@@ -243,7 +245,8 @@ func (j *ssdJob) product(c []float32, cs int, a []float32, as int, aCols bool, b
 	vec.Tile(m, k, a, as, aCols, pack, k*vec.Panel, c, cs, panels(n), adds)
 }
 
-// scores returns C·Bᵀ·decay with column e multiplied by by(e). Elements above the diagonal are 0.
+// scores returns the matrix C·Bᵀ·decay, with column e multiplied by by(e). Elements above the
+// diagonal are 0, because no token reads a later one.
 func (j *ssdJob) scores(by func(e int) float32) []float32 {
 	s, pairs := j.sc.f32(sScores, ssdSquare), j.sc.f32(sPairs, ssdSquare)
 	for i := range j.n {
@@ -256,7 +259,8 @@ func (j *ssdJob) scores(by func(e int) float32) []float32 {
 	return s
 }
 
-// output writes the output of head h for the chunk: scores·x + from·C·Sᵀ + D·x, where S is the state before the chunk.
+// output writes the output of head h for the chunk: scores·x + from·C·Sᵀ + D·x. S is the state
+// before the chunk, and from the decay since the chunk's start (ssdHead).
 func (j *ssdJob) output(h int, state []float32, to act) {
 	j.head(h)
 	x, o, from := j.rows(sX, h*j.HeadDim, j.HeadDim, j.heads), j.sc.f32(sOut, op.SSDChunk*j.heads), j.sc.f32(sFrom, op.SSDChunk*j.heads)

@@ -67,7 +67,7 @@ func ssdBackward(s *stream, a *op.SSDBackward) error {
 	return nil
 }
 
-// grads returns the chunk's rows of dy, the gradient of the output, for head h.
+// grads returns, for head h, the rows of dy (the gradient of the output) that belong to the chunk.
 func (j *ssdJob) grads(dy act, h int) []float32 {
 	y := j.sc.f32(sDY, op.SSDChunk*j.heads)
 	for i := range j.n {
@@ -76,7 +76,8 @@ func (j *ssdJob) grads(dy act, h int) []float32 {
 	return y
 }
 
-// group computes the gradients of a group. Its heads share b and c, so each head adds to the gradients of b and c.
+// group computes the gradients of all heads of a group. The heads share b and c, so each head adds
+// to their gradients.
 func (g *ssdGrads) group(group int) {
 	heads := g.Heads / g.Groups
 	g.b, g.c, _ = g.load(group * heads)
@@ -132,10 +133,11 @@ func (g *ssdGrads) ofHead(h int) {
 	g.throughSteps(h, ddt[:n])
 }
 
-// throughPairs adds one head's part to the gradient of C·Bᵀ, and sets the part of γ's gradients that comes through the
-// scores. The score of tokens i and j is multiplied by e^(γi−γj). Its gradient is therefore added to γ at i and
-// subtracted at j. For i = j the two cancel, so the code leaves them out. Otherwise their rounding errors would
-// dominate where a state decays to 0 at once.
+// throughPairs adds one head's part to the gradient of C·Bᵀ, and sets the part of γ's gradients
+// that comes through the scores. A token's γ is the sum of the chunk's log-decays up to the token
+// (ssdHead). The score of tokens i and j is multiplied by e^(γi−γj). Its gradient is therefore
+// added to γ's at i and subtracted at j. For i = j the two cancel, so the code leaves them out:
+// otherwise their rounding errors would dominate where a state decays to 0 at once.
 func (g *ssdGrads) throughPairs(scores, dw []float32) {
 	clear(g.ofGammas[:])
 	for i := range g.n {
@@ -151,8 +153,9 @@ func (g *ssdGrads) throughPairs(scores, dw []float32) {
 	}
 }
 
-// throughSteps writes the gradients of head h's step sizes dt. ddt holds the part of these gradients that does not come
-// through γ. A token's step is part of γ of this and all later tokens of its sequence.
+// throughSteps writes the gradients of head h's step sizes dt. ddt holds the part that does not
+// come through γ, the sum of log-decays (ssdHead). A token's step is part of γ at this and all
+// later tokens of its sequence.
 func (g *ssdGrads) throughSteps(h int, ddt []float32) {
 	to, sum := actOf(g.a.DDt), 0.0
 	var ofA, ofBias float64

@@ -11,7 +11,7 @@ func init() {
 	op.Add(&table, xieluBackward)
 }
 
-// The constants of Transformers' XIELUActivation.
+// xieluBeta and xieluEps are beta and eps of Transformers' XIELUActivation.
 const xieluBeta, xieluEps = 0.5, -1e-6
 
 // xieluAlphas returns the two parameters a and b of xIELU, which are functions of the numbers stored in alpha. da and
@@ -51,7 +51,8 @@ func xielu(s *stream, a *op.XIELU) error {
 	return nil
 }
 
-// xieluBackward sums the gradients of the parameters over blocks of rows, as addBiasGrad does. DX may be X, Y may be DY.
+// xieluBackward sums the parameters' gradients in blocks of rows, and then adds the blocks' sums in
+// order. So any number of threads gives the same bits. DX may be X, Y may be DY.
 func xieluBackward(s *stream, a *op.XIELUBackward) error {
 	reads(a.X, 1, 0, a.T*a.F)
 	reads(a.DY, 1, 0, a.T*a.F)

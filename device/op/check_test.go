@@ -11,7 +11,8 @@ import (
 	"mt/device"
 )
 
-// space is the address of the next tensor. All tensors have different addresses, so none is mistaken for another.
+// space is the address of the next made-up tensor. All tensors have different addresses, so that
+// Check sees no two as the same memory.
 var space uintptr
 
 func tensor(dt device.DType, n int) device.Tensor {
@@ -23,14 +24,14 @@ func f32(n int) device.Tensor  { return tensor(device.F32, n) }
 func bf16(n int) device.Tensor { return tensor(device.BF16, n) }
 func i32(n int) device.Tensor  { return tensor(device.I32, n) }
 
-// shape is a shape of 3 queries and 5 keys in 2 sequences, with 4 query heads of 6
-// elements on 2 key heads.
+// shape is attention over 2 sequences with 3 queries and 5 keys in all. 4 query heads of 6 elements
+// share 2 key/value heads.
 func shape() AttentionShape {
 	return AttentionShape{CuQ: i32(3), CuK: i32(3), Seqs: 2, TQ: 3, TK: 5, MaxQ: 2, MaxK: 3, Heads: 4, KVHeads: 2, Dim: 6}
 }
 
-// Check accepts tensors of exactly the needed size. It refuses one element less, another type, a missing tensor, or a
-// negative extent.
+// TestEveryField: for every operation, Check accepts tensors of exactly the needed size. It refuses
+// one element less, another type, a missing tensor, or a negative extent.
 func TestEveryField(t *testing.T) {
 	rows := func(n, stride, width int) int { return (n-1)*stride + width }
 	q, k := rows(3, 30, 24), rows(5, 13, 12)
@@ -97,8 +98,8 @@ func TestEveryField(t *testing.T) {
 	every(t, Convert{Dst: bf16(7), Src: f32(7), N: 7})
 }
 
-// every tests valid arguments as TestEveryField describes. Tensors named in optional may be none. Checking valid
-// arguments must allocate nothing.
+// every checks one operation for TestEveryField: good are valid arguments, and it spoils each field
+// in turn. Tensors named in optional may be none. Checking valid arguments must allocate nothing.
 func every[O any, P interface {
 	*O
 	device.Op
@@ -145,7 +146,8 @@ func every[O any, P interface {
 	}
 }
 
-// checkBytes checks that o counts bytes, and no more than reading and writing each of its tensors.
+// checkBytes checks that o's Bytes is positive, and no more than reading and writing each of its
+// tensors takes.
 func checkBytes(t *testing.T, o device.Op) {
 	t.Helper()
 	m, ok := o.(Mover)
@@ -165,7 +167,7 @@ func checkBytes(t *testing.T, o device.Op) {
 	}
 }
 
-// TestBytes: an operation reads each of its inputs once and writes each of its results once.
+// TestBytes: Bytes counts each input once as read and each result once as written.
 func TestBytes(t *testing.T) {
 	heads, delta := shape(), DeltaShape{T: 65, KeyHeads: 1, Heads: 2, KeyDim: 3, ValueDim: 5} // two chunks
 	for _, c := range []struct {
@@ -188,7 +190,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestPreferenceLoss compares losses with their formulas, and derivatives with finite differences.
+// TestPreferenceLoss: PreferenceLoss.Of agrees with the published formulas, and its derivatives
+// with finite differences.
 func TestPreferenceLoss(t *testing.T) {
 	const chosen, rejected, step = 3, 5, 1e-6
 	logSigmoid := func(x float64) float64 { return -math.Log1p(math.Exp(-x)) }
@@ -209,7 +212,8 @@ func TestPreferenceLoss(t *testing.T) {
 	}
 }
 
-// TestPairs compares Pairs with a count of the pairs that a mask leaves.
+// TestPairs: if all sequences are equally long, Pairs equals a count of the pairs that mask and
+// window leave.
 func TestPairs(t *testing.T) {
 	for _, a := range []AttentionShape{{Seqs: 1, TQ: 7, TK: 7}, {Seqs: 3, TQ: 15, TK: 15}, {Seqs: 2, TQ: 6, TK: 14}, {Seqs: 1, TQ: 9, TK: 9, Window: 4},
 		{Seqs: 2, TQ: 8, TK: 20, Window: 3}, {Seqs: 1, TQ: 5, TK: 9, Window: 7}, {Seqs: 1, TQ: 4, TK: 4, Window: 9}, {Seqs: 1, TQ: 4, TK: 4, Window: 1}, {Seqs: 1, TQ: 1, TK: 5}, {}} {
@@ -231,7 +235,8 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// The contract allows these unusual arguments.
+// TestGood: Check accepts unusual arguments that the contract allows, such as results in place of
+// inputs and empty tensors.
 func TestGood(t *testing.T) {
 	x, w, r := f32(8), f32(4), f32(2)
 	norm := RMSNormBackward{DX: x, DW: w, DY: x, X: x, W: w, RStd: r, Rows: 2, Groups: 1, Dim: 4, DXStride: 4, DYStride: 4, XStride: 4}
@@ -283,7 +288,7 @@ func TestNothingToDo(t *testing.T) {
 	}
 }
 
-// These mistakes involve several fields.
+// TestBad: Check refuses arguments of which each is valid, but which do not fit together.
 func TestBad(t *testing.T) {
 	x, w := f32(8), f32(4)
 	odd, wide := shape(), shape()

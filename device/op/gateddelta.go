@@ -107,10 +107,11 @@ func (c *checker) delta(a *DeltaShape, qkv, gates, aLog, dtBias device.Tensor) {
 	c.tensor("Cu", a.Cu, a.Seqs+1, device.I32)
 }
 
-// MostDeltaDim is the largest KeyDim or ValueDim of the gated delta rule, and MostDeltaHeads its largest Heads.
+// MostDeltaDim is the largest KeyDim and ValueDim that devices support for the gated delta rule,
+// and MostDeltaHeads the largest Heads.
 const MostDeltaDim, MostDeltaHeads = 128, 64
 
-// Work implements Worker.
+// Work implements Worker: the shape as text, and the FLOPs.
 func (a *GatedDelta) Work() (shape string, flops float64) { return a.shape().String(), a.FLOPs() }
 
 // Work implements Worker. It includes the recomputed part of the forward.
@@ -126,12 +127,12 @@ func (a *DeltaShape) FLOPs() float64 {
 	return float64(a.T) * float64(a.Heads) * (6*state + 2*keys + 2*values)
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *GatedDelta) Bytes() int64 {
 	return int64(a.T*(a.Width()+a.Heads*(a.ValueDim+2))) * a.QKV.DType.Size()
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *GatedDeltaBackward) Bytes() int64 {
 	return int64(a.T*(2*a.Width()+a.Heads*(a.ValueDim+4)))*a.QKV.DType.Size() + 4*int64(a.StatesLen())
 }

@@ -24,8 +24,8 @@ func (a Conv) width() int {
 	return a.Channels
 }
 
-// ShortConv sets y (T, Channels) to the causal convolution of each sequence of x. Unless nil, tail has the rows before
-// a single sequence.
+// ShortConv sets y (T, Channels) to the causal convolution of each sequence of x. tail is nil, or
+// holds the rows before a single sequence.
 func (a Conv) ShortConv(y, x, tail []float64) {
 	a.convolve(x, tail, func(t, c int, sum float64, _ func(j int) (float64, int)) {
 		if a.Gated {
@@ -149,7 +149,7 @@ func (a Delta) steps(h int, from, to int32, qkv, gates, aLog, dtBias, s []float6
 
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
-// unit returns x scaled to the length scale, and r = 1 / the length of x.
+// unit returns y, which is x scaled to the length scale, and r, the reciprocal of x's length.
 func unit(x []float64, scale float64) (y []float64, r float64) {
 	r = 1 / math.Sqrt(dot(x, x)+1e-6)
 	for _, v := range x {
@@ -158,8 +158,9 @@ func unit(x []float64, scale float64) (y []float64, r float64) {
 	return y, r
 }
 
-// GatedDelta sets o (T, Heads·ValueDim), token by token. It sets states as op.GatedDelta does, unless states is nil.
-// Unless nil, last is the state before a single sequence, and is set to the state after it.
+// GatedDelta sets o (T, Heads·ValueDim), token by token. It sets states as op.GatedDelta does,
+// unless states is nil. Argument last is nil, or holds the state before a single sequence and is
+// set to the state after it.
 func (a Delta) GatedDelta(o, states, last, qkv, gates, aLog, dtBias []float64) {
 	K, V := a.KeyDim, a.ValueDim
 	for s := range len(a.Cu) - 1 {

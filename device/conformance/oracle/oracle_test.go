@@ -282,7 +282,8 @@ func TestShortConvBackward(t *testing.T) {
 	}
 }
 
-// The two parts of a cut sequence give the same output as the whole, if the second part continues from the first.
+// TestDeltaGoesOn: a sequence that is cut in two gives the same output as the whole, if the second
+// part begins with the state that the first left.
 func TestDeltaGoesOn(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 2))
 	a := Delta{Cu: []int32{0, 9}, KeyHeads: 1, Heads: 2, KeyDim: 3, ValueDim: 4, GateStride: 5}
@@ -317,7 +318,8 @@ func TestGatedDeltaBackward(t *testing.T) {
 	checkGrad(t, "DtBias", dt, ddt, f)
 }
 
-// The two parts of a cut sequence give the same output as the whole, if the second part continues from the first.
+// TestSSDGoesOn: a sequence that is cut in two gives the same output as the whole, if the second
+// part begins with the state that the first left.
 func TestSSDGoesOn(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 4))
 	a := SSD{Cu: []int32{0, 9}, Groups: 1, Heads: 2, HeadDim: 3, StateDim: 4, DtStride: 5, DtMax: 100}
@@ -353,8 +355,9 @@ func TestSSDBackward(t *testing.T) {
 	checkGrad(t, "D", d, dd, f)
 }
 
-// TestUniform: numbers are uniform, and neighbouring columns, places, steps and seeds are uncorrelated. A mean of n
-// independent numbers has the standard error σ/√n; five times that happens once in two million.
+// TestUniform: numbers are uniform, and neighbouring columns, places, steps and seeds are
+// uncorrelated. A mean of n independent numbers has the standard error σ/√n. Five standard errors,
+// the limit, are exceeded once in two million.
 func TestUniform(t *testing.T) {
 	const n = 1 << 16
 	draw := map[string]func(i int) float64{
@@ -390,8 +393,8 @@ func TestUniform(t *testing.T) {
 	}
 }
 
-// TestAddNoise: the size follows from the document's length, and a token's noise from its place in the step, wherever
-// a part begins.
+// TestAddNoise: the noise's size depends on the document's length, and the random numbers on the
+// token's position in the step. So a part of a micro-batch gets the same noise as the whole.
 func TestAddNoise(t *testing.T) {
 	const C = 6
 	cu := []int32{0, 2, 2, 11}
