@@ -79,7 +79,8 @@ func draw(t *testing.T, c Chart) []element {
 	return all
 }
 
-// points returns the points of a path, or the position of an element.
+// points returns the points through which the line of a path element goes. For any other element,
+// such as a text or a circle, points returns the element's position.
 func (e element) points() (all []point) {
 	if e.name != "path" {
 		x, _ := strconv.ParseFloat(e.attrs["x"]+e.attrs["cx"], 64)

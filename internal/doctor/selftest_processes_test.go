@@ -84,14 +84,14 @@ func standIn(from, fault string) error {
 	})
 }
 
-// faulty is a device on which one operation fails.
+// faulty is a device on which the operation op fails in the way how, such as a hang.
 type faulty struct {
 	device.Device
 	how, op string
 	lost    bool
 }
 
-// faultyStream is a stream of a faulty device.
+// faultyStream is a stream of a faulty device. It returns an error once the device is lost.
 type faultyStream struct {
 	device.Stream
 	d *faulty
@@ -105,7 +105,7 @@ func (d *faulty) NewStream(name string) (device.Stream, error) {
 	return faultyStream{s, d}, err
 }
 
-// Sync implements device.Stream.
+// Sync implements device.Stream. It fails after the device is lost, as a GPU's stream does.
 func (s faultyStream) Sync() error {
 	err := s.Stream.Sync()
 	if s.d.lost {
@@ -133,8 +133,8 @@ func (d *faulty) Do(s device.Stream, o device.Op) {
 	}
 }
 
-// processes starts stand-in children. No test waits for a clock: a child counts as silent as soon as its fault
-// silences it.
+// processes returns Processes whose children run standIn with the given fault. No test waits for a
+// clock: a child counts as silent as soon as its fault silences it.
 func processes(fault string, stderr io.Writer) Processes {
 	how, op, _ := strings.Cut(fault, ":")
 	return Processes{Limit: time.Hour, Grace: time.Minute, Stderr: stderr,
@@ -226,7 +226,8 @@ func TestHangIsNamed(t *testing.T) {
 	}
 }
 
-// TestServe: a child sends nothing after a loss, and announces each case before it runs.
+// TestServe: a child process announces each case before it runs the case, and sends nothing after
+// its device is lost.
 func TestServe(t *testing.T) {
 	var said bytes.Buffer
 	dev := newCPU(t, cpu.Options{Threads: 2})
