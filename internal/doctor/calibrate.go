@@ -390,8 +390,8 @@ func (r *calibration) host(ctx context.Context) error {
 		return err
 	}
 	h.Bandwidth = rates.Round(2 * float64(r.shapes.copies) / t.Median / 1e9)
-	//	Runs on a GPU compute in bf16. They keep each fp32 weight as two planes, the bf16 high half and the lower half, so
-	// updates are measured on such planes.
+	// Runs on a GPU compute in bf16. They keep each fp32 weight as two planes, the bf16 high half
+	// and the lower half, so updates are measured on such planes.
 	split := r.o.Device.Kind() == "cuda"
 	var update, norm, gather, updated, read, gathered []float64
 	others := map[string]*[2][]float64{} // seconds and bytes

@@ -44,8 +44,8 @@ const (
 	// their gradients by at most 2^-9 each, and few roundings affect one row at once. A row that is skipped or added
 	// twice has an error of at least 1/4.
 	attentionBound = 1.0 / (1 << 5)
-	//	Bound for the log-sum-exp of a query's attention scores. Both computations keep it in fp32, so it differs only by
-	// the order of summation and the rounding of exp.
+	// Bound for the log-sum-exp of a query's attention scores. Both computations keep it in fp32,
+	// so it differs only by the order of summation and the rounding of exp.
 	lseBound = 1.0 / (1 << 10)
 )
 

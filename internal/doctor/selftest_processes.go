@@ -36,8 +36,9 @@ type Processes struct {
 	// Stderr receives the standard error of the children.
 	Stderr io.Writer
 
-	//	silence replaces the clock in tests. It gets the name of the running case and the time limit. When the returned
-	// channel delivers, the child counts as silent for too long. nil: use the clock.
+	// silence replaces the clock in tests. It gets the name of the running case and the time limit.
+	// When the returned channel delivers, the child counts as silent for too long. nil: use the
+	// clock.
 	silence func(what string, limit time.Duration) <-chan time.Time
 }
 
@@ -334,11 +335,12 @@ type message struct {
 	// Device and Kind describe the opened device, in the first message.
 	Device string `json:"device,omitempty"`
 	Kind   string `json:"kind,omitempty"`
-	//	Unit is the number of the unit to which Running or Done belongs.
+	// Unit is the number of the unit to which Running or Done belongs.
 	Unit int `json:"unit"`
-	//	Running names the case that starts now; "": none starts.
+	// Running names the case that starts now; "": none starts.
 	Running string `json:"running,omitempty"`
-	//	Done is the report of a unit that has ended. Notes and Products cover all units of the process so far.
+	// Done is the report of a unit that has ended. Notes and Products cover all units of the
+	// process so far.
 	Done     *SelfTestReport `json:"done,omitempty"`
 	Notes    []string        `json:"notes,omitempty"`
 	Products *products       `json:"products,omitempty"`

@@ -20,7 +20,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// Environment variables that make this test binary a child of SuperviseSelfTest: the units to run and the fault.
+// Environment variables that make this test binary run as a child of SuperviseSelfTest: the number
+// of the first unit to run, and the fault of its device in the form HOW:OPERATION.
 const (
 	childFrom  = "MT_TEST_CHILD_FROM"
 	childFault = "MT_TEST_CHILD_FAULT"
@@ -37,7 +38,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// few returns options with the cases that stand-in children run: the last case of each type for three operations.
+// few returns options that select few cases, so that child processes are fast: the last case of
+// each type for three operations.
 func few() SelfTestOptions {
 	last := map[string]string{}
 	for _, name := range caseNames() {
@@ -50,7 +52,8 @@ func few() SelfTestOptions {
 	}}
 }
 
-// standIn is a child whose device fails as fault says, in the form HOW:OPERATION.
+// standIn runs in a child process in place of mt doctor. Its device fails as fault says, in the
+// form HOW:OPERATION.
 func standIn(from, fault string) error {
 	n, err := strconv.Atoi(from)
 	if err != nil {

@@ -170,7 +170,8 @@ func roundTrip(dev device.Device, size int) (c Check, err error) {
 	return c, errors.Join(err, p.free())
 }
 
-// pair has what a round trip of copies needs: pinned memory and device memory for both directions, and a stream.
+// pair has the memory of copies to the device, across and back: pinned host memory and device
+// memory for both directions, and a stream.
 type pair struct {
 	dev      device.Device
 	s        device.Stream

@@ -67,7 +67,8 @@ type SelfTestReport struct {
 	Seconds float64  `json:"seconds"`
 	// Running names the case that was running when the report was saved; "": none.
 	Running string `json:"running,omitempty"`
-	//	Lost names the first case during which the device or its process was lost; "": none. Losses lists all such cases.
+	// Lost names the first case during which the device or its process was lost; "": none. Losses
+	// lists all such cases.
 	Lost   string `json:"lost,omitempty"`
 	Losses []Loss `json:"losses,omitempty"`
 	// Error is the reason why the test ended early; "": it did not.

@@ -10,8 +10,8 @@ import (
 // Rules defines which package may import which. A name is the path of a folder, such as "host". It covers the package
 // in this folder and all packages below it, except those that a longer name covers.
 type Rules struct {
-	//	Arrows says, for each name, which other names its packages may import. If a may import b and b may import c, then a
-	// may import c too. Packages of one name may import each other.
+	// Arrows says, for each name, which other names its packages may import. If a may import b and
+	// b may import c, then a may import c too. Packages of one name may import each other.
 	Arrows map[string][]string
 	// Helpers is a folder of packages that everybody may import, except packages that Arrows names. Helpers import only
 	// helpers.

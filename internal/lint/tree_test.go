@@ -145,8 +145,8 @@ func TestModuleFiles(t *testing.T) {
 		}
 		folders[filepath.Dir(name)] = true
 	}
-	//	go test caches results by the folders that a test reads. Reading every folder here reruns the test when a file is
-	// added.
+	// go test caches results by the folders that a test reads. Reading every folder here reruns the
+	// test when a file is added.
 	for dir := range folders {
 		if _, err := os.ReadDir(filepath.Join(root, dir)); err != nil {
 			t.Error(err)

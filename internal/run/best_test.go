@@ -14,7 +14,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// evals are the held-out losses that metrics.jsonl has, by step.
+// evals returns the steps and losses of all evaluations in metrics.jsonl.
 func (s scene) evals(t *testing.T) (steps []int, losses []float64) {
 	t.Helper()
 	for _, text := range s.metrics(t) {
@@ -154,7 +154,8 @@ func TestEarlyStopping(t *testing.T) {
 			}
 			continue
 		}
-		//	If a run is killed after its early stop but before it has written its model, the same command stops at the same step.
+		// If a run is killed after its early stop but before it has written its model, the same
+		// command stops at the same step.
 		testkit.NoError(t, os.Remove(filepath.Join(s.out, settings.EndFile)))
 		out = s.mustTrain(t)
 		if again, _ := s.evals(t); len(again) != last || !strings.Contains(out, fmt.Sprintf("early stopping: the run ends after step %d of 12", last)) {

@@ -57,10 +57,9 @@ func TestChats(t *testing.T) {
 	sameRun(t, got, want)
 }
 
-// TestPackingChangesNoLoss: steps that take all chats have the same loss and
-// gradient whether chats are packed or each has a row, and however rows make
-// micro-batches: chats do not see each other, and every supervised token weighs
-// the same.
+// TestPackingChangesNoLoss: if a step takes all chats, its loss and gradient do not depend on
+// packing or on the division of rows into micro-batches. Chats in one row do not attend to each
+// other, and every supervised token has the same weight.
 func TestPackingChangesNoLoss(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -90,8 +89,9 @@ func TestPackingChangesNoLoss(t *testing.T) {
 			t.Fatalf("%s: %d steps, want 3", how, len(got))
 		}
 		for i, g := range got {
-			//	The two runs sum about a hundred tokens in different orders in fp32, which makes up to 100 roundings of 2^-24
-			// relative. The factor 2 covers the differences that earlier updates carry on.
+			// The two runs sum about a hundred tokens in different orders in fp32, which makes up
+			// to 100 roundings of 2^-24 relative. The factor 2 covers the differences that earlier
+			// updates carry on.
 			const most = 2 * 100.0 / (1 << 24)
 			w := want[i]
 			if g.Tokens != w.Tokens || math.Abs(g.Loss-w.Loss) > most*w.Loss || math.Abs(g.GradNorm-w.GradNorm) > most*w.GradNorm {

@@ -107,8 +107,8 @@ func TestCUDAFollowsTheCPU(t *testing.T) {
 	}
 }
 
-// TestCUDADepthsChangeNothing: another order of what streams do, and the least
-// depths, give the same bits.
+// TestCUDADepthsChangeNothing: neither the order in which the streams' work runs nor the smallest
+// depths change a bit of the result.
 func TestCUDADepthsChangeNothing(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {
@@ -338,8 +338,9 @@ func TestCUDAEveryCallFails(t *testing.T) {
 		}
 		for _, i := range slices.Compact(some) {
 			drv, err := train(whole.in(t), emu.Options{Threads: 1, FailCall: i, Mode: emu.Random, Seed: uint64(i)})
-			//	The order of a run's calls depends on how goroutines are scheduled, and so does the number of calls for events. The
-			// driver therefore says which function call i was in this run; "": there was no call i.
+			// The order of a run's calls depends on how goroutines are scheduled, and so does the
+			// number of calls for events. The driver therefore says which function call i was in
+			// this run; "": there was no call i.
 			failed := drv.CallName(i)
 			if failed != "" && (err == nil || !strings.Contains(err.Error(), failed+": ") && !strings.HasPrefix(failed, "nvml")) {
 				t.Errorf("call %d (%s) failed: error %v", i, failed, err)

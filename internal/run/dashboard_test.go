@@ -66,7 +66,8 @@ func TestDashboard(t *testing.T) {
 	if !strings.Contains(out, "dashboard: http://127.0.0.1:") || strings.Contains(out, "note:") && strings.Contains(out, "dashboard is gone") {
 		t.Errorf("what was said:\n%s", out)
 	}
-	//	A run with a dashboard also writes the timeline of its last step, which the page shows. The plain run has no such file.
+	// A run with a dashboard also writes the timeline of its last step, which the page shows. The
+	// plain run has no such file.
 	if err := os.Remove(filepath.Join(s.out, settings.TimelineFile)); err != nil {
 		t.Error(err)
 	}

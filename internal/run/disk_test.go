@@ -121,7 +121,7 @@ func TestDiskOfAResumedRun(t *testing.T) {
 	if !errors.Is(err, errPlanned) {
 		t.Fatal(err)
 	}
-	//	The run saves two more checkpoints. The first of them replaces the present one.
+	// The run saves two more checkpoints. The first of them replaces the present one.
 	if _, _, err := s.planned(t, 2*w.Checkpoint+w.Model+(64<<10)); !errors.Is(err, errPlanned) {
 		t.Error(err)
 	}
@@ -209,8 +209,8 @@ func TestDiskIsEnough(t *testing.T) {
 			t.Fatal(err)
 		}
 		disk := &countFS{lazyFS: lazyFS{checkpoint.OS()}, out: s.out, checkpoint: w.Checkpoint, model: w.Model}
-		//	Packing the batch of a step waits for the report of the step two before it. The count on disk therefore lags at most
-		// one step behind.
+		// Packing the batch of a step waits for the report of the step two before it. The count on
+		// disk therefore lags at most one step behind.
 		var reported [9]chan struct{}
 		for i := range reported {
 			reported[i] = make(chan struct{})

@@ -302,7 +302,7 @@ func TestResumeWithAnother(t *testing.T) {
 			checkError(t, err, true, "resume_from_checkpoint: false", "output_dir")
 		}
 	}
-	//	The same rows in a file of another name are the same data.
+	// The same rows in a file of another name are the same data.
 	raw, err := os.ReadFile(s.rows)
 	testkit.NoError(t, err)
 	moved := filepath.Join(s.root, "moved", "rows.jsonl")
@@ -310,7 +310,7 @@ func TestResumeWithAnother(t *testing.T) {
 	if out, err := s.with("dataset: "+moved+"\n").train(t, t.Context(), settings.Hooks{}); err != nil || !strings.Contains(out, "training is done") {
 		t.Errorf("with the data moved: %v\n%s", err, out)
 	}
-	//	The same file with other rows is other data.
+	// The same file with other rows is other data.
 	if raw, err = os.ReadFile(others); err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func TestWayBackFromBrokenWeights(t *testing.T) {
 		if later, _ := filepath.Glob(filepath.Join(s.out, "checkpoint-[5-9]")); len(later) == 0 && !strings.Contains(keys, "max_grad_norm: 0") { // there the run may end before it saves
 			t.Errorf("%q: nothing was saved while steps were skipped", keys)
 		}
-		//	With a lower rate the resumed run does the same as a run whose weights were never broken.
+		// With a lower rate the resumed run does the same as a run whose weights were never broken.
 		s = s.with("max_steps: 12\nlearning_rate: 0.003\n")
 		if out := s.mustTrain(t); !strings.Contains(out, "resuming from "+good) {
 			t.Error(out)
@@ -146,8 +146,8 @@ func TestOlderCheckpointsGoWhenTheNewestIsGood(t *testing.T) {
 		}
 		return fmt.Sprint(found)
 	}
-	//	A save runs beside the following steps. Packing the batch of a step therefore waits until the expected checkpoints
-	// are on disk.
+	// A save runs beside the following steps. Packing the batch of a step therefore waits until the
+	// expected checkpoints are on disk.
 	disk := changingFS{lazyFS{checkpoint.OS()}, make(chan struct{}, 1)}
 	becomes := func(want string) {
 		for list() != want {
@@ -217,7 +217,7 @@ func TestNothingTrained(t *testing.T) {
 			t.Errorf("%s: a model is written", c.keys)
 		}
 	}
-	//	From a checkpoint with broken weights, every step is skipped.
+	// From a checkpoint with broken weights, every step is skipped.
 	s, breaking := broken(t, "save_steps: 1\nmax_nonfinite_steps: 9\n")
 	s = s.with(breaking).with("max_steps: 5\n")
 	s.mustTrain(t)

@@ -168,7 +168,8 @@ func TestPassIsPlanned(t *testing.T) {
 			t.Errorf("the time of the pass: %+v", p)
 		}
 	}
-	//	The pass covers the 24 pairs for training and the 6 held-out ones as one data set, 4 rows per step: 8 steps.
+	// The pass covers the 24 pairs for training and the 6 held-out ones as one data set, 4 rows per
+	// step: 8 steps.
 	out, err := dryRun(t, larger, settings.Options{})
 	if err != nil || !strings.Contains(out, " before training takes 8 batches of 4 rows, at least ") || !strings.Contains(out, " s where all rows are full\n") {
 		t.Errorf("%v\n%s", err, out)
@@ -226,7 +227,8 @@ func TestPassOnAMachine(t *testing.T) {
 	if part := two.Pass.Step / one.Pass.Step; part < 0.6 || part > 0.8 { // 149 of 149 + 64 TFLOP/s
 		t.Errorf("two devices take %.3f of the time of the faster one", part)
 	}
-	//	A larger reference needs the memory of its own pass, and the run then needs no more than that.
+	// A larger reference needs the memory of its own pass, and the run then needs no more than
+	// that.
 	c := pairScene(t, "binding: copy\ndpo: {beta: 0.3, reference_model: "+largerReference(t)+"}\n").config(t)
 	in, err := open.Open(c, settings.Options{Stdout: io.Discard, Stderr: io.Discard}, open.Asks{Sketch: true})
 	testkit.NoError(t, err)

@@ -210,8 +210,8 @@ func TestPlanSaysWhatIsKept(t *testing.T) {
 			t.Errorf("%+v", shown)
 		}
 	}
-	//	3 of 12 blocks recompute everything and 4 more recompute most of it. The share of recomputation is therefore between
-	// 3/12 and 7/12 of full recomputation.
+	// 3 of 12 blocks recompute everything and 4 more recompute most of it. The share of
+	// recomputation is therefore between 3/12 and 7/12 of full recomputation.
 	if part := (again[""] - 1) / (again["recompute: full\n"] - 1); part < 3./12 || part > 7./12 {
 		t.Errorf("%.3f times the model's FLOPs are executed, %.3f where nothing is kept", again[""], again["recompute: full\n"])
 	}

@@ -154,8 +154,8 @@ func TestTogether(t *testing.T) {
 				again := want.in(t)
 				again.trainRanks(t, n)
 				sameRun(t, again, want)
-				//	Remove what was written after step 3, as if the run had been killed before its second checkpoint. It must resume
-				// from the first.
+				// Remove what was written after step 3, as if the run had been killed before its
+				// second checkpoint. It must resume from the first.
 				for _, name := range []string{settings.CheckpointName(6), settings.CheckpointName(8), settings.EndFile} {
 					testkit.NoError(t, os.RemoveAll(filepath.Join(again.out, name)))
 				}

@@ -295,7 +295,7 @@ func TestReferenceOfOtherTokens(t *testing.T) {
 		if !strings.Contains(out, want) || strings.Contains(out, "note: dpo.reference_model") != (want != "") {
 			t.Errorf("%s: %q is wanted\n%s", token, want, out)
 		}
-		//	A model that is only planned has no tokenizer, so no tokens are compared.
+		// A model that is only planned has no tokenizer, so no tokens are compared.
 		out, err := sketch(t, "model: {hidden_size: 16, intermediate_size: 16, num_hidden_layers: 1, num_attention_heads: 2, vocab_size: 256, max_position_embeddings: 64}\n"+
 			"max_seq_len: 64\ndpo: {reference_model: "+dir+"}\n", settings.Options{})
 		if err != nil || strings.Contains(out, "note: dpo.reference_model") {

@@ -78,7 +78,8 @@ func TestTogetherApart(t *testing.T) {
 				if said := got.must(t, ""); !strings.Contains(said, "training is done") {
 					t.Errorf("a finished run begins again\n%s", said)
 				}
-				//	A run continues with the same bits on another number of ranks, whether all ranks see the checkpoint or only rank 0.
+				// A run continues with the same bits on another number of ranks, whether all ranks
+				// see the checkpoint or only rank 0.
 				longer := "max_steps: 10\nlr_scheduler_type: constant\n"
 				shared := s
 				shared.out = filepath.Join(t.TempDir(), "out")

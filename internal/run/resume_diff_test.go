@@ -149,7 +149,8 @@ func loadState(t *testing.T, dir string) *host.Store {
 	return s
 }
 
-// adam are the hyperparameters of an update, as PyTorch names them.
+// adam has the hyperparameters of an AdamW update, as PyTorch names them. clip is the largest
+// gradient norm.
 type adam struct{ lr, beta1, beta2, eps, decay, clip float64 }
 
 // TestAlteredUpdate: a hyperparameter that is changed on resume is the one that the next update
@@ -211,8 +212,9 @@ func TestAlteredUpdate(t *testing.T) {
 				}
 			}
 		}
-		//	The gradient is the difference of two fp32 moments, of which it is about a tenth. That enlarges their rounding error
-		// ten times, far below 1e-4. A wrong hyperparameter changes the first or second digit.
+		// The gradient is the difference of two fp32 moments, of which it is about a tenth. That
+		// enlarges their rounding error ten times, far below 1e-4. A wrong hyperparameter changes
+		// the first or second digit.
 		if limit := 1e-4; !(worst[0] < limit && worst[1] < limit && worst[2] < limit) {
 			t.Errorf("%q: weights, m and v differ by %.1e of what they changed by, over %.1e", extra, worst, limit)
 		}
@@ -337,8 +339,8 @@ func TestFromAnotherRun(t *testing.T) {
 	if out := want.mustTrain(t); !strings.Contains(out, "resuming from "+from) {
 		t.Error(out)
 	}
-	//	The metrics of steps 5 to 8 and the model equal those of the uninterrupted run, and there are no lines of earlier
-	// steps.
+	// The metrics of steps 5 to 8 and the model equal those of the uninterrupted run, and there are
+	// no lines of earlier steps.
 	if g, w := want.metrics(t, timedKeys...), base.metrics(t, timedKeys...)[4:]; !slices.Equal(g, w) {
 		t.Errorf("metrics are\n%s\nwant\n%s", strings.Join(g, "\n"), strings.Join(w, "\n"))
 	}
@@ -363,8 +365,8 @@ func TestFromAnotherRun(t *testing.T) {
 	if out := got.mustTrain(t); !strings.Contains(out, "training is done") {
 		t.Errorf("run again:\n%s", out)
 	}
-	//	A run that starts from another run's checkpoint may have another compute dtype. It mentions checkpoints in its own
-	// directory that come from another start.
+	// A run that starts from another run's checkpoint may have another compute dtype. It mentions
+	// checkpoints in its own directory that come from another start.
 	if out := want.in(t).with("compute_dtype: bf16\n").mustTrain(t); !strings.Contains(out, "compute_dtype bf16 (was fp32)") {
 		t.Errorf("other roundings:\n%s", out)
 	}

@@ -203,8 +203,8 @@ func TestDone(t *testing.T) {
 			}
 		}
 	}
-	//	If the run was killed before its model was complete, the same command writes the model again, after the last
-	// evaluation.
+	// If the run was killed before its model was complete, the same command writes the model again,
+	// after the last evaluation.
 	testkit.NoError(t, os.Remove(filepath.Join(s.out, "model.safetensors")))
 	testkit.NoError(t, os.Remove(filepath.Join(s.out, settings.EndFile)))
 	s.mustTrain(t)

@@ -104,7 +104,8 @@ func TestSamplesAreResumed(t *testing.T) {
 			if cut := strings.Contains(out, "were cut off and come first when the run goes on"); cut != strings.HasPrefix(name, "in ") {
 				t.Errorf("%s: %s", name, out)
 			}
-			//	A killed run may leave half a line, and lines of steps that the resumed run makes again.
+			// A killed run may leave half a line, and lines of steps that the resumed run makes
+			// again.
 			f, err := os.OpenFile(filepath.Join(got.out, settings.SamplesFile), os.O_APPEND|os.O_WRONLY, 0)
 			if err == nil {
 				_, err = f.WriteString("{\"step\":7,\"prompt\":\"\",\"text\":\"\"}\n{\"step\":3,\"pro")

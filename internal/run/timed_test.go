@@ -194,8 +194,7 @@ func TestTimedFiles(t *testing.T) {
 	}
 }
 
-// TestTimedNowhere: matmul: timed on a device that chooses no algorithms gives a note. With several
-// ranks it is refused, because each would choose its own algorithms.
+// TestTimedNowhere: matmul: timed has no effect on a CPU, and a note says so.
 func TestTimedNowhere(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "device: cpu\nmatmul: timed\nmax_steps: 1\n")

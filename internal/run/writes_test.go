@@ -217,7 +217,7 @@ func TestInterruptedWithoutCheckpoints(t *testing.T) {
 func TestInterruptedAtTheEnd(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
-	//	Each batch of the evaluation has one row, so the evaluation can be interrupted between rows.
+	// Each batch of the evaluation has one row, so the evaluation can be interrupted between rows.
 	want := newScene(t, "val_size: 7\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 1\npipeline: {batches_ahead: 1}\n")
 	want.mustTrain(t)
 	for _, extra := range []string{"save_strategy: no\n", "keep_checkpoints: false\nsave_steps: 4\n", "save_only_model: true\n"} {

@@ -450,8 +450,8 @@ func compareSchedules(t *testing.T, files []string) {
 		}
 		c := mustParse(t, "", flags...)
 		for _, s := range run.Steps {
-			//	The cosines of Go and Python may differ in the last bit, 1e-16 near 1. The bound leaves room for a few such
-			// differences.
+			// The cosines of Go and Python may differ in the last bit, 1e-16 near 1. The bound
+			// leaves room for a few such differences.
 			if got := c.Schedule(s.Step); !(math.Abs(got-s.LR) <= 1e-15*c.LearningRate) {
 				t.Errorf("%s step %d: %v, want %v", file, s.Step, got, s.LR)
 			}

@@ -164,8 +164,8 @@ test_datasets: held.jsonl
 	}
 }
 
-// TestPerEpoch: evals_per_epoch and saves_per_epoch become intervals between evaluations and
-// checkpoints.
+// TestPerEpoch: evals_per_epoch and saves_per_epoch become eval_steps and save_steps, as fractions
+// of all steps.
 func TestPerEpoch(t *testing.T) {
 	for _, tc := range []struct {
 		text, flag  string
