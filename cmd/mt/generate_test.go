@@ -117,8 +117,8 @@ func TestChat(t *testing.T) {
 	checkNewest(t, out)
 }
 
-// checkLogitKeys checks answers under keys of generation_config.json and the flags that override them. The model's
-// unconstrained answer is "eins".
+// checkLogitKeys checks how keys of generation_config.json, and the flags that override them,
+// change an answer. Without them the model of newTalker answers "eins".
 func checkLogitKeys(t *testing.T, out string) {
 	t.Helper()
 	name := filepath.Join(out, "generation_config.json")
@@ -167,7 +167,8 @@ func TestChatStopsAtTheTemplatesEnd(t *testing.T) {
 	}
 }
 
-// checkNewest checks which checkpoint acts as the model of an interrupted run.
+// checkNewest checks that generate, eval and export use the newest checkpoint of a run that has no
+// final model, and that mt train instead names this checkpoint in an error.
 func checkNewest(t *testing.T, out string) {
 	t.Helper()
 	for _, name := range []string{"config.json", "model.safetensors"} {
@@ -223,8 +224,8 @@ func (c cancelAt) Write(b []byte) (int, error) {
 	return c.w.Write(b)
 }
 
-// TestTerminalTakesTurnsBack: on a terminal a turn that cannot be answered is reported and dropped, and the
-// conversation continues.
+// TestTerminalTakesTurnsBack: at a terminal, a turn that is too long to be answered is reported and
+// dropped, and the conversation continues.
 func TestTerminalTakesTurnsBack(t *testing.T) {
 	out, args := smallRun(t, "--max-steps", "1", "--report-to", "none")
 	must(t, args...)

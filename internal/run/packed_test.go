@@ -38,9 +38,8 @@ func TestPackedRecordings(t *testing.T) {
 				line, _, _ := bytes.Cut(testkit.Must(os.ReadFile(filepath.Join(out, settings.MetricsFile)))(t), []byte("\n"))
 				testkit.NoError(t, json.Unmarshal(line, &got[i]))
 			}
-			// Both runs sum about a hundred tokens in fp32 in different orders. That makes up to
-			// 100 roundings of 2^-24 = 6e-8 relative; the bound doubles their sum, 6e-6, generously
-			// to 1e-5.
+			// Both runs sum about a hundred tokens in fp32 in different orders. The up to 100
+			// roundings of 2^-24 relative make 6e-6 together, and the bound is nearly twice that.
 			const most = 1e-5
 			a, b := got[0], got[1]
 			if a.Tokens != b.Tokens || b.Tokens == 0 || !(math.Abs(a.Loss-b.Loss) <= most*b.Loss) || !(math.Abs(a.GradNorm-b.GradNorm) <= most*b.GradNorm) {

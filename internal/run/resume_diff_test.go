@@ -212,9 +212,9 @@ func TestAlteredUpdate(t *testing.T) {
 				}
 			}
 		}
-		// The gradient is the difference of two fp32 moments, of which it is about a tenth. That
-		// enlarges their rounding error ten times, far below 1e-4. A wrong hyperparameter changes
-		// the first or second digit.
+		// The gradient is computed from two fp32 moments as (m5 − β1·m4) / (1 − β1). The division
+		// by about 0.1 enlarges their rounding errors ten times, far below 1e-4. A wrong
+		// hyperparameter changes the first or second digit.
 		if limit := 1e-4; !(worst[0] < limit && worst[1] < limit && worst[2] < limit) {
 			t.Errorf("%q: weights, m and v differ by %.1e of what they changed by, over %.1e", extra, worst, limit)
 		}

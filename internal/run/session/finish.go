@@ -31,8 +31,8 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	}
 	end, stopped := s.saver.Last, settings.ErrResumable
 	if !s.resumable(end) {
-		// The interrupted run has no checkpoint that can be resumed, so it finishes its model now,
-		// without the evaluation that is still due.
+		// No later process can resume the run without a checkpoint of its last step, so the run
+		// counts as finished. An evaluation that a stop has prevented is left out.
 		if s.evalOwed() {
 			fmt.Fprintf(s.o.Stdout, "the run was stopped before the evaluation of step %d, which is left out\n", s.lastStep)
 		}
