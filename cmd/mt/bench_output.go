@@ -69,8 +69,8 @@ func (b *benchDevice) check(a *app, name string) (dtypes []device.DType, err err
 	return dtypes, nil
 }
 
-// sizeFlag parses the value of a flag that is a size of at least one byte, such as 64MiB, and
-// returns it in bytes.
+// sizeFlag parses the value of a size flag, such as 64MiB, and returns the number of bytes, at
+// least 1.
 func sizeFlag(s string) (int64, error) {
 	n, err := humanize.ParseBytes(s)
 	if err != nil || n < 1 || n > 1<<62 {

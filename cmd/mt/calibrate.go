@@ -122,7 +122,7 @@ func (a *app) showProfile(name, file string, asJSON bool) error {
 }
 
 // writeRates prints a summary of the rates m for the user. If file is not "", it also names that
-// file, which holds all rates.
+// file with all rates.
 func writeRates(w io.Writer, m *rates.Machine, file string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i := range 1 + len(m.More) {

@@ -151,7 +151,7 @@ type interview struct {
 	model *open.Model    // model of cfg, known after the first question
 }
 
-// question is one question of mt init, with the keys that it sets.
+// question is one question of mt init, with the keys to which the answer belongs.
 type question struct {
 	keys   []string                                // skip the question if one of these keys was given
 	text   string                                  // the question

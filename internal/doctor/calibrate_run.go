@@ -253,9 +253,10 @@ func messageFor(p *plan.Run, m rates.Machine, seconds float64) (float64, error) 
 	return fitting(p, &m, &m.Host.Message, mostMessage, stalled, seconds)
 }
 
-// fitting returns the value between 0 and most for the rate *field of m with which a prediction
-// agrees with a measurement. of takes the compared time, such as the stalls, from the predicted
-// step of the plan p. That time must grow with *field. seconds is the measured time.
+// fitting returns a value between 0 and most for the rate *field of m. With this value, a
+// prediction agrees with a measurement. The parameter of takes the compared time, such as the
+// stalls, from the predicted step of the plan p. The time must grow with *field. seconds is the
+// measured time.
 func fitting(p *plan.Run, m *rates.Machine, field *float64, most float64, of func(actors.StepReport) time.Duration, seconds float64) (float64, error) {
 	least := 0.0
 	for range 20 {

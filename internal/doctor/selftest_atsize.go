@@ -187,9 +187,9 @@ func (l *lab) attend(act device.DType, of sequences, in [4][]float32) (out atten
 	return out, l.err
 }
 
-// productsAt computes large bf16 products by the device's library and by mt's own kernels, and
-// compares both with fp32 products. own runs on the same device with mt's own kernels; nil: the
-// device has no library.
+// productsAt computes large bf16 products by the device's library and by mt's own kernels. It
+// compares both with fp32 products. The lab own runs on the same device with mt's own kernels; nil:
+// the device has no library.
 func (r *SelfTestReport) productsAt(l *lab, own device.Device, size sizes) error {
 	n := size.product
 	rng := rand.New(rand.NewPCG(11, uint64(n)))

@@ -166,9 +166,8 @@ func (s *supervisor) take(c *child, m message) (over bool, err error) {
 	return false, nil
 }
 
-// count adds the products that the child c has computed, and p counts, to the sum over all
-// children. p covers the whole time of the child's process, so it replaces the counts that the
-// child sent before.
+// count adds the products of the child c to the sum over all children. The argument p counts all
+// products of the child's process so far, so it replaces the child's earlier counts.
 func (s *supervisor) count(c *child, p *products) {
 	if p == nil {
 		return
@@ -280,8 +279,8 @@ func (c *child) Write(b []byte) (int, error) {
 	return c.stderr.Write(b)
 }
 
-// unended returns what the device said about work that does not end, as the end of a sentence; ""
-// if it said nothing.
+// unended returns the device's message about work that does not end, as the end of a sentence; "":
+// there is no message.
 func (c *child) unended() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

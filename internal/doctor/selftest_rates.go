@@ -17,8 +17,8 @@ import (
 // rates and lower it.
 var enough = 20 * time.Millisecond
 
-// copySizes are the sizes in bytes with which copies are measured. They are tried in this order
-// until one copy takes as long as enough.
+// copySizes are the sizes in bytes with which copies are measured. Larger sizes are tried until one
+// copy takes as long as enough.
 var copySizes = []int{1 << 22, 1 << 25, 1 << 28}
 
 // rate appends a measured rate to the report and returns a pointer to it, so that the caller can add a prediction.

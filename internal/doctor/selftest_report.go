@@ -10,7 +10,7 @@ import (
 	"mt/plan/rates"
 )
 
-// Check is one property of the device that must hold, with the result of testing it.
+// Check is a required property of the device, with the result of its test.
 type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`

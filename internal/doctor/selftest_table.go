@@ -12,8 +12,8 @@ import (
 	"mt/device/conformance"
 )
 
-// tester runs the cases of package conformance outside of go test. It has the methods of *testing.T
-// that they call.
+// tester runs the cases of package conformance outside of go test. It has those methods of
+// *testing.T that cases call.
 type tester struct {
 	name   string
 	found  []string          // errors of this case

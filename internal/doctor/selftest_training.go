@@ -120,8 +120,8 @@ func TrainSteps(ctx context.Context) func(kind string, dtype device.DType, alive
 	}
 }
 
-// steps receives the output of a training run. Each write shows that the run still makes progress,
-// so steps calls alive, which keeps the parent from killing this process.
+// steps receives the output of a training run. Each write shows progress, so steps calls alive.
+// Otherwise the parent would kill this process.
 type steps struct {
 	said  bytes.Buffer
 	alive func()

@@ -26,8 +26,8 @@ func (o Operation) String() string {
 func (o Operation) Elements() float64 { return float64(o.Rows) * float64(o.Cols) }
 
 // build makes one kind of operation for a measurement. It requests the operands from a memory.
-// After their allocation the caller calls the returned function, which enqueues the operation and
-// returns it as an op.Mover, a counter of bytes.
+// After the allocation the caller calls the returned function. That function enqueues the operation
+// and returns an op.Mover, which counts bytes.
 type build func(o Operation, a *memory) func(d device.Device, s device.Stream) op.Mover
 
 // enqueue returns a function that enqueues the operation o and returns o as an op.Mover, which counts the bytes that o

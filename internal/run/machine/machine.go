@@ -41,9 +41,8 @@ type GPU struct {
 	open    *atomic.Int32           // open emulated devices; closing the last one ends the emulator
 }
 
-// FindGPU returns the access to the GPUs. It uses symbols, which replace CUDA's functions, unless
-// they are nil. Otherwise it uses the emulator in a build with the tag emu, or CUDA's libraries on
-// this machine.
+// FindGPU returns the access to the GPUs. Non-nil symbols replace CUDA's functions. Otherwise
+// FindGPU uses the emulator in a build with the tag emu, or CUDA's libraries on this machine.
 func FindGPU(symbols cudart.Symbols) GPU {
 	if symbols != nil {
 		return GPU{symbols: symbols}
@@ -236,8 +235,8 @@ func CloseAll(devs []device.Device) error {
 	return errors.Join(errs...)
 }
 
-// gpuDevice has all methods of package cuda's devices, so that emulated can embed one and keep
-// them.
+// gpuDevice has all methods of package cuda's devices. An emulated device embeds one and so keeps
+// all methods.
 type gpuDevice interface {
 	device.Device
 	Notes() []string

@@ -50,8 +50,7 @@ type Inputs struct {
 
 	Act     device.DType
 	Unified bool
-	// Integrated says that the GPU has no memory of its own, and that its memory counts as the
-	// host's.
+	// Integrated says that the GPU has no memory of its own. Its memory then counts as the host's.
 	Integrated    bool
 	Devices       []device.Device   // GPUs by lane; nil: the CPU, or only a plan
 	Lanes         int               // number of devices
