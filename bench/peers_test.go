@@ -13,8 +13,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestHandedOverWeights: rows of stacked parameters, rows that wrap around the end of the table,
-// and norms have the values that the rule of type Handover gives, element by element.
+// TestHandedOverWeights: every element of a parameter has the value that the rule of type Handover
+// gives. The test checks stacked parameters, rows that wrap around the end of the table, and norms.
 func TestHandedOverWeights(t *testing.T) {
 	shape := tinySetup().Shape
 	c := testkit.Must(shape.Config())(t)

@@ -228,8 +228,8 @@ func tokenTexts(tok tokenizer.Tokenizer, ids []int32) []string {
 	return out
 }
 
-// maxPieces is more than the number of tokens that any one character takes. If so many tokens in a
-// row form no whole character, tokenTexts gives up and returns their bytes as they are.
+// maxPieces is more than the number of tokens that any one character takes. After maxPieces tokens
+// without a whole character, tokenTexts gives up and returns their bytes as they are.
 const maxPieces = 12
 
 // cutCharacter reports whether text ends in the middle of a UTF-8 character.

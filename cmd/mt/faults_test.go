@@ -204,8 +204,8 @@ func end(text string) string {
 	return strings.Join(lines[max(0, len(lines)-4):], "")
 }
 
-// verdict returns the problems with the way in which a run with an injected fault has ended, such
-// as a stack trace or an error that does not name the file.
+// verdict returns the problems with the end of a run with an injected fault. Examples are a stack
+// trace, or an error that does not name the file.
 func (lab *lab) verdict(f diskFault, got *tracedResult) (problems []string) {
 	if strings.Contains(got.Stderr, "goroutine ") || strings.Contains(got.Stderr, "internal error") || strings.Contains(got.Stderr, "panic") {
 		problems = append(problems, "it shows a trace")

@@ -14,8 +14,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// newTalker returns the output_dir of a run whose model has learnt to translate numbers to German, and to repeat
-// itself when asked "again". end is the chat template's end of a turn.
+// newTalker trains a model and returns the run's output_dir. The model has learnt to translate
+// numbers to German, and to repeat itself when asked "again". end is the chat template's end of a
+// turn.
 func newTalker(t *testing.T, end string) (out string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -167,8 +168,8 @@ func TestChatStopsAtTheTemplatesEnd(t *testing.T) {
 	}
 }
 
-// checkNewest checks that generate, eval and export use the newest checkpoint of a run that has no
-// final model, and that mt train instead names this checkpoint in an error.
+// checkNewest checks which model commands use if a run has no final model. generate, eval and
+// export use the newest checkpoint. mt train instead names this checkpoint in an error.
 func checkNewest(t *testing.T, out string) {
 	t.Helper()
 	for _, name := range []string{"config.json", "model.safetensors"} {

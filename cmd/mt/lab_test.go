@@ -98,8 +98,8 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
-// run runs `mt train run.yaml` in dir under the tracer, which injects the fault f at call number n
-// of those that of selects.
+// run runs `mt train run.yaml` in dir under the tracer. The tracer injects the fault f at call
+// number n among the calls that of selects.
 func (lab *lab) run(t *testing.T, dir string, of numbered, f ioFault, n int, more ...string) *tracedResult {
 	t.Helper()
 	// With one thread at a time, two runs make nearly the same calls.
@@ -170,7 +170,7 @@ func (lab *lab) trace(t *testing.T, scene string, of numbered) []ioCall {
 	return lab.traces[key]
 }
 
-// damage returns the damage that a run with a fault did to results: a checkpoint that does not
+// damage returns the damage to results after a run with a fault. It is a checkpoint that does not
 // verify, or a model that is neither the old one nor the new one.
 func (lab *lab) damage(scene, dir string) (problems []string) {
 	found, _ := filepath.Glob(filepath.Join(dir, "out", "checkpoint-*[0-9]"))

@@ -190,8 +190,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestShapes: GPUs are measured with larger shapes than CPUs. For the largest square product of
-// size n there is also a wide one, with N = 4n, and a deep one, with K = 4n, as MLPs have.
+// TestShapes: GPUs are measured with larger shapes than CPUs. Beside the largest square product, of
+// size n, there is a wide one (N = 4n) and a deep one (K = 4n), as in MLPs.
 func TestShapes(t *testing.T) {
 	for _, kind := range []string{"cpu", "cuda"} {
 		s := shapesFor(kind, false)

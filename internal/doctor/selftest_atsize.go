@@ -52,7 +52,7 @@ const (
 // productBound returns the largest allowed difference between two products that sum the same n
 // terms in different orders. The terms are products of two numbers in [-1, 1) and have random
 // signs, so partial sums stay below about 4·√n. Each addition rounds by at most 2^-24 of the sum,
-// also with random sign, so n additions err by about √n · 4·√n · 2^-24 = 4n · 2^-24. The bound is
+// with random sign. Then n additions err by about √n · 4·√n · 2^-24 = 4n · 2^-24, and the bound is
 // 16 times that. A missing term causes an error of 1/4 on average.
 func productBound(n int) float64 { return 64 * float64(n) / (1 << 24) }
 
@@ -415,8 +415,8 @@ func (l *lab) read(t device.Tensor) (values []float32) {
 	return values
 }
 
-// host allocates host memory of t's size and calls f with it. f enqueues a copy between this memory
-// and t. host waits for the copy and frees the memory.
+// host allocates host memory of t's size and calls f with it. The function f enqueues a copy
+// between this memory and t. Then host waits for the copy and frees the memory.
 func (l *lab) host(t device.Tensor, f func(b []byte)) {
 	if l.err != nil {
 		return

@@ -20,8 +20,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// Environment variables that make this test binary run as a child of SuperviseSelfTest: the number
-// of the first unit to run, and the fault of its device in the form HOW:OPERATION.
+// Environment variables that make this test binary run as a child of SuperviseSelfTest. The first
+// is the number of the first unit to run. The second is the fault of the device in the form
+// HOW:OPERATION.
 const (
 	childFrom  = "MT_TEST_CHILD_FROM"
 	childFault = "MT_TEST_CHILD_FAULT"

@@ -24,9 +24,11 @@ func TestUnused(t *testing.T) {
 		{"steps/a", "./chip/soft", true, []string{"ForTests: no test imports chip/soft that could not without"}},
 		{"chip", "./chip/truth", true, []string{"ForTests: no test imports chip/truth that could not without", "TestOnly: nothing else imports chip/truth"}},
 
-		// These imports use no entry of the rules: an import that several arrows together allow, an
-		// import of a helper, an import within one name, a test's import that an arrow allows, and
-		// another module with the same prefix.
+		// These imports use no entry of the rules:
+		// - an import that several arrows together allow
+		// - an import of a helper, or within one name
+		// - a test's import that an arrow allows
+		// - another module with the same prefix
 		{"cmd/x", "./chip", false, nil},
 		{"steps/a", "./internal/pool", false, nil},
 		{"disk", "./disk/b", false, nil},

@@ -58,9 +58,9 @@ func lossesOf(t *testing.T, out string) []float64 {
 
 // TestCUDAFollowsTheCPU: a run on an emulated GPU has the losses of the same run on the CPU, within
 // bounds. In fp32 both devices add the same terms in different orders. The loss of a token then
-// differs by a few units of 2^-24, and the mean over the batch by less than one; 2^-19 leaves room
-// for eight updates. In bf16 every activation is rounded by up to 2^-9 in either direction, so the
-// mean stays within one such rounding.
+// differs by a few units of 2^-24, and the mean over the batch by less than one. The bound 2^-19
+// leaves room for eight updates. In bf16 every activation is rounded by up to 2^-9 in either
+// direction, so the mean stays within one such rounding.
 func TestCUDAFollowsTheCPU(t *testing.T) {
 	testkit.NotShort(t)
 	cpu := newScene(t, "device: cpu\ncompute_dtype: fp32\nval_size: 2\neval_steps: 4\n")

@@ -81,8 +81,9 @@ func TestExpertTrafficIsShown(t *testing.T) {
 	}
 }
 
-// checkFetched trains s and compares the bytes of expert weights that a full step copies with the
-// number in the plan. fetched and all are the plan's words and its number.
+// checkFetched trains s and compares the bytes of expert weights that a step copies with the plan.
+// fetched says when the plan copies experts: in place (never), on demand or ahead. all is the number
+// of bytes that a step copies if it copies every expert.
 func checkFetched(t *testing.T, s scene, fetched string, all int64) {
 	t.Helper()
 	s.mustTrain(t)

@@ -229,9 +229,9 @@ func weightBound(name, kind string, want expected) float64 {
 	return max(want.Bounds[kind].Weights, exactWeights[name])
 }
 
-// recordingWays are the ways to train a small recording. None may change the result: weights copied or in place,
-// micro-batches of one row or several, a whole head or shards, the fewest buffers, everything kept or recomputed,
-// several devices, another dtype, and the emulated GPU.
+// recordingWays are the ways to train a small recording, as config keys by name. None of them may
+// change the result. They vary weights copied or in place, rows of a micro-batch, shards of the
+// head, buffers, recomputation, devices, the dtype, and the emulated GPU.
 var recordingWays = map[string]string{
 	"default":         "",
 	"copy":            "binding: copy\nrecompute: full\npipeline: {micro_batch_tokens: 20, chunk_tokens: 8, head_shards: 3}",

@@ -43,8 +43,8 @@ func twins(t *testing.T, quantized, twin, saved, fp32, compute string) string {
 	return said
 }
 
-// TestFP8Twin: a model with fp8 weights in blocks, of which those at the edges are cut off, trains
-// to the same bits as an fp32 model with the same values.
+// TestFP8Twin: a model with fp8 weights in blocks trains to the same bits as an fp32 model with the
+// same values. The blocks at the edges of its matrices are cut off.
 func TestFP8Twin(t *testing.T) {
 	testkit.NotShort(t)
 	const dir = "testdata/fp8/edge"

@@ -18,8 +18,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestInPlaceSameBits: an integrated GPU that uses weights, gradients and batches in place in host
-// memory computes the same bits as one that copies them, even if any stream runs late.
+// TestInPlaceSameBits: an integrated GPU can use weights, gradients and batches in place in host
+// memory. It then computes the same bits as one that copies them, even if any stream runs late.
 func TestInPlaceSameBits(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {

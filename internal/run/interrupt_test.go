@@ -179,8 +179,8 @@ func at(step int, eval bool, cancel func()) func(int, bool) {
 }
 
 // TestHiddenStatesMayMove: a run that began with hidden states on the device can resume with hidden
-// states on the host, in training and evaluation. Its bits equal those of a run that kept them on
-// the device.
+// states on the host, in training and evaluation. It has the same bits as a run with hidden states
+// on the device throughout.
 func TestHiddenStatesMayMove(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

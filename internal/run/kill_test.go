@@ -56,9 +56,9 @@ func trainChild(file string) int {
 	return 0
 }
 
-// moments are the points at which a child can be killed: when it packs a batch, creates a file of a
-// checkpoint or writes the metrics line of a step, and before and after it renames a finished
-// checkpoint.
+// moments are the points at which a child can be killed. They are: when it packs a batch, creates a
+// file of a checkpoint, or writes the metrics line of a step, and before and after it renames a
+// finished checkpoint.
 var moments = []string{"packing", "saving", "logging", "naming", "named"}
 
 // momentHooks returns the hooks that stop a child at a moment; for "" they never do.
@@ -157,8 +157,8 @@ func (c *child) killed(t *testing.T) bool {
 	return false
 }
 
-// TestKilled: a run that is repeatedly killed with SIGKILL at any of the moments, and restarted by
-// the same command, ends with the same bits as an undisturbed run.
+// TestKilled: a run is repeatedly killed with SIGKILL at any of the moments, and restarted by the
+// same command. It ends with the same bits as an undisturbed run.
 func TestKilled(t *testing.T) {
 	rounds := testkit.Count(t, 3, 1)
 	steps := 8 * rounds // each round goes on by fewer

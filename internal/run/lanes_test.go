@@ -15,8 +15,8 @@ import (
 const ordered = "micro_batch_order: lanes\npipeline: {micro_batch_tokens: 12}\nsave_steps: 2\nval_size: 2\neval_steps: 3\nneftune_noise_alpha: 3\n"
 
 // TestDevicesGiveTheSameBits: a run on two or three devices has the same losses, weights and
-// checkpoints as a run on one device that takes the micro-batches in the same order. It can resume
-// with another number of devices.
+// checkpoints as a run on one. Both take the micro-batches in the same order. A run can resume with
+// another number of devices.
 func TestDevicesGiveTheSameBits(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

@@ -85,9 +85,9 @@ func sameStates(t *testing.T, linked, copied string) {
 	}
 }
 
-// TestLinkedStates: a checkpoint whose files are hard links to the state files has the same content
-// as the checkpoint of a run in memory, also long after it was saved. Any run resumes it with the
-// same bits. Without long tests one resumed run is drawn.
+// TestLinkedStates: a checkpoint whose files are hard links to the state files has the content of a
+// checkpoint of a run in memory. It keeps this content long after it was saved. Any run resumes it
+// with the same bits. Without long tests one resumed run is drawn.
 func TestLinkedStates(t *testing.T) {
 	testkit.NotShort(t)
 	for name, recipe := range map[string]string{"fp32": "", "bf16": "compute_dtype: bf16\n", "fp32-saved": "save_dtype: fp32\n", "tied-unclipped": "tied\ncompute_dtype: bf16\nmax_grad_norm: 0\n",
@@ -330,7 +330,8 @@ func linkedFiles(t *testing.T, dir string) map[string]bool {
 }
 
 // TestPowerCutWithLinks: after a power cut at any time, the newest checkpoint is complete and
-// belongs to the last finished save, although the run keeps writing to the linked state files.
+// belongs to the last finished save. This holds although the run keeps writing to the linked state
+// files.
 func TestPowerCutWithLinks(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "save_steps: 2\nsave_total_limit: 1\nrecompute: full\ncompute_dtype: bf16\n").linkable(t)

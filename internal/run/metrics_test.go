@@ -43,8 +43,8 @@ func (s scene) logLines(t *testing.T) (out []logLine) {
 	return out
 }
 
-// TestLoggedLossIsTheWindows: if only every third step and the last are logged, the loss of a line
-// is the mean since the line before, weighted by supervised tokens. step_loss is the loss of its
+// TestLoggedLossIsTheWindows: only every third step and the last are logged. The loss of a line is
+// then the mean since the line before, weighted by supervised tokens. step_loss is the loss of its
 // own step. The terminal shows the same loss and speed.
 func TestLoggedLossIsTheWindows(t *testing.T) {
 	testkit.NotShort(t)

@@ -107,7 +107,7 @@ func TestReferencesOnAFullDisk(t *testing.T) {
 }
 
 // TestPairsResume: a DPO run that is interrupted in its reference pass, a step or an evaluation
-// resumes to the same bits as an uninterrupted run, with any depths and micro-batches.
+// resumes to the same bits. Depths and micro-batches may differ from the uninterrupted run.
 func TestPairsResume(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

@@ -20,8 +20,8 @@ import (
 	"mt/model"
 )
 
-// startedAt returns the scene with a new output directory, into which it copies a checkpoint of the
-// scene from and the metrics up to it. step is the checkpoint's step.
+// startedAt returns the scene with a new output directory. Into it startedAt copies the checkpoint
+// after the given step of the scene from, and the metrics up to that step.
 func (s scene) startedAt(t *testing.T, from scene, step int) scene {
 	t.Helper()
 	s = s.in(t)

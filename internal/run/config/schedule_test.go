@@ -180,8 +180,8 @@ func TestRelayOfOtherSchedules(t *testing.T) {
 	}
 }
 
-// TestRelay: a run of 20 steps that resumes with other keys has the expected learning rates in its
-// remaining steps, and the expected message about them. s counts steps done.
+// TestRelay: a run of 20 steps resumes with other keys. Its remaining steps have the expected
+// learning rates, and the message about them is as expected. s counts steps done.
 func TestRelay(t *testing.T) {
 	const base = "learning_rate: 1\nmax_steps: 20\nwarmup_steps: 4\nlr_scheduler_type: "
 	line := func(s, from, to float64) float64 { return (to - s) / (to - from) }

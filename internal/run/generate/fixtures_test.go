@@ -95,8 +95,8 @@ func compareLogits(t *testing.T, dev device.Device, f *reference.Fixture, row, t
 		got := testkit.Must(d.forward(ids[from:to]))(t)
 		for i, want := range recorded[(to-1)*len(got) : to*len(got)] {
 			// Both sides compute in fp32. Each rounds some tens of times, by 6e-8 relative, over
-			// three or four layers, and rotates by angles of up to a hundred turns. 1e-5 of the
-			// largest logit leaves room for both.
+			// three or four layers. Each also rotates by angles of up to a hundred turns. 1e-5 of
+			// the largest logit leaves room for both.
 			if diff := math.Abs(float64(got[i]) - want); !(diff <= 1e-5*largest) {
 				t.Fatalf("logit %d after %d tokens is %v, recorded %v", i, to, got[i], want)
 			}

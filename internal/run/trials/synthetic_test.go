@@ -82,8 +82,9 @@ func (d attending) UseAttention(kernels string) error {
 	return nil
 }
 
-// TestSyntheticAttention: a synthetic run uses the same attention kernels as mt train: those for
-// sm_90a if all devices run them, otherwise the fused ones, or those that the options name.
+// TestSyntheticAttention: a synthetic run uses the same attention kernels as mt train. These are
+// the kernels that the options name, or else those for sm_90a if all devices run them, or else the
+// fused ones.
 func TestSyntheticAttention(t *testing.T) {
 	for _, c := range []struct {
 		asked  string

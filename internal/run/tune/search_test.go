@@ -94,8 +94,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// grid predicts a whole grid of plans and returns the best one and their number. If every is above
-// 1, the grid has only every so many values of each knob.
+// grid predicts a whole grid of plans and returns the best one and their number. Unless every is 1,
+// it leaves out most values of each knob.
 func grid(t *testing.T, s space, from trials.Knobs, every int) (best *Point, points int) {
 	t.Helper()
 	all := []trials.Knobs{from}
