@@ -120,7 +120,8 @@ func upTo(n int, f func(i int) float64) (xs, ys []float64) {
 	return xs, ys
 }
 
-// TestSVG: the points of a line agree with the ticks.
+// TestSVG: the points of a line lie where the ticks of both axes say, by the ticks' labels and
+// positions.
 func TestSVG(t *testing.T) {
 	xs, ys := upTo(30, func(i int) float64 { return 3 + 2*float64(i) })
 	all := draw(t, Chart{Title: "a < b", X: Axis{Title: "step"}, Panels: []Panel{{Y: Axis{Title: "loss & more"}, Series: []Series{{Label: "train", X: xs, Y: ys}}}}})

@@ -38,8 +38,8 @@ func (f tree) root(t *testing.T) fs.FS {
 	return os.DirFS(dir)
 }
 
-// card adds a GPU behind a bridge. The links give speed and lanes: the card's current ones, the card's maximum and the
-// slot's maximum.
+// card adds a GPU behind a PCI bridge to the tree. now and card are the card's current and maximum
+// link, and slot is the slot's maximum link, each with speed and lanes.
 func (f tree) card(id, now, card, slot string) tree {
 	const bridge = "sys/devices/pci0000:00/0000:00:01.0"
 	f["sys/bus/pci/devices/"+id] = "->../../../devices/pci0000:00/0000:00:01.0/" + id

@@ -257,7 +257,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestManyLosses: a device that is lost repeatedly ends the test. The report names the omitted units.
+// TestManyLosses: a self test ends after mostLosses lost processes. Its report names the units that
+// did not run.
 func TestManyLosses(t *testing.T) {
 	defer func(was int) { mostLosses = was }(mostLosses)
 	mostLosses = 2

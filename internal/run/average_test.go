@@ -136,8 +136,8 @@ func TestGoesOnWithoutAverage(t *testing.T) {
 	}
 }
 
-// TestAverageOfEpochs: ema_update_after_step must be less than the number of steps, also if
-// num_train_epochs determines this number.
+// TestAverageOfEpochs: an average of the weights that would start only at the last step is refused,
+// also if num_train_epochs determines the number of steps.
 func TestAverageOfEpochs(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

@@ -94,9 +94,9 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestGivenUpSteps: a run without patience that is asked to stop aborts its step if no part of the step has reached
-// the weights. It says so and saves the state before the step. In all cases the same command continues to the same
-// end. Without long tests three steps are drawn.
+// TestGivenUpSteps: a run that must stop without patience aborts its step, unless part of the step
+// has already reached the weights. It says so and saves the state before the step. In all cases the
+// same command continues to the same end. Without long tests three steps are drawn.
 func TestGivenUpSteps(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

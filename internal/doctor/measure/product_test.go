@@ -16,8 +16,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// noting is a device that counts operations by name. The creation of its stream number fails,
-// counted from 1, returns an error.
+// noting is a device that counts operations by name. It returns an error for the stream whose
+// number, counted from 1, is fails.
 type noting struct {
 	device.Device
 	names       map[string]int
@@ -35,7 +35,8 @@ func (n *noting) NewStream(name string) (device.Stream, error) {
 	return n.Device.NewStream(name)
 }
 
-// nothing is the time in seconds that a meter returns on the noting device, which does no work.
+// nothing is 1 ns in seconds: the time that a meter returns if no time passes between two events.
+// Measured work takes longer.
 const nothing = 1e-9
 
 // TestWhatIsTimed: the backward of attention is timed without a forward, each timing is a separate
@@ -92,8 +93,8 @@ func TestProductInWords(t *testing.T) {
 	}
 }
 
-// TestCallsOfCopies: copies of every direction and kind make the same number of device calls. An
-// error of any call ends the measurement.
+// TestCallsOfCopies: copies to the host make as many device calls as copies to the device. An error
+// of any call ends the measurement.
 func TestCallsOfCopies(t *testing.T) {
 	inner := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 	calls := func(failAt int64, copies func(m *measure.Meter) (measure.Seconds, error)) (int64, error) {

@@ -60,8 +60,8 @@ func TestHubThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestDataSpecColumns: DataSpec and EvalSpec pass on the configured column names. If eval_dataset
-// is given, no training rows are held out.
+// TestDataSpecColumns: DataSpec and EvalSpec pass on the configured column names. All rows of
+// EvalSpec are held out, and none of DataSpec's.
 func TestDataSpecColumns(t *testing.T) {
 	c, err := Parse("t.yaml", []byte("dataset: org/name\neval_dataset: org/name\nprompt_column: q\nresponse_column: a\n"), Args{})
 	testkit.NoError(t, err)

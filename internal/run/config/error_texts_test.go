@@ -124,13 +124,15 @@ func TestErrorTexts(t *testing.T) {
 	}
 }
 
-// notParsing lists parts of errors in these files that a config's text cannot provoke.
+// notParsing lists parts of error texts that no config can provoke, so TestErrorTexts does not ask
+// for them.
 var notParsing = []string{
 	"has no effect: %s", "is a directory; give the YAML file", "a config file has at most", "the limit of a config file", "config: %s: %w",
 	"must be true or false, not %s", "clipping needs %d", "its gradient until the norm is known", "layer when its gradient lands", "YAML: %s", "cannot be read (%v)", "converted as by", "these keys of other tools", "a number below 1.8e308",
 }
 
-// errorTexts returns, for each string in a call that makes an error in file, its longest part without verbs.
+// errorTexts returns the error texts in the Go file called file. For each format string it is the
+// longest part without formatting verbs such as %s.
 func errorTexts(t *testing.T, file string) map[string]bool {
 	t.Helper()
 	src := testkit.Must(os.ReadFile(file))(t)

@@ -252,8 +252,9 @@ func TestArgs(t *testing.T) {
 	}
 }
 
-// TestSwitches: the argument after a switch is its value if it is a truth value, and otherwise a
-// separate argument.
+// TestSwitches: the argument after a switch is its value if the switch accepts it: a truth value,
+// auto, or an address for
+// --dashboard. Otherwise it is a separate argument.
 func TestSwitches(t *testing.T) {
 	var chat bool
 	var prompt string

@@ -47,7 +47,7 @@ func madeUpMeter(from checkpoint.LogWindow) *Meter {
 }
 
 // TestMetricsOfMadeUpTimes: every number in a metrics line is as expected for invented times and
-// counts, which a reader can check by head. Means cover the steps since the line before.
+// counts, which a reader can check by hand. Means cover the steps since the line before.
 func TestMetricsOfMadeUpTimes(t *testing.T) {
 	nan := math.NaN()
 	reports := []actors.StepReport{
