@@ -23,13 +23,14 @@ import (
 	"mt/internal/testkit"
 )
 
-// rankRun is the outcome of one rank.
+// rankRun is the outcome of a run on one rank: its output and its error.
 type rankRun struct {
 	said string
 	err  error
 }
 
-// trainRanks trains n ranks in this process; prepare makes each one's configuration and hooks.
+// trainRanks trains on n ranks in this process. prepare returns the configuration and hooks of each
+// rank.
 func trainRanks(t *testing.T, n int, ctx context.Context, prepare func(rank int) (*config.Config, settings.Hooks)) []rankRun {
 	t.Helper()
 	out := make([]rankRun, n)
@@ -65,7 +66,8 @@ func (s scene) trainRanks(t *testing.T, n int) string {
 	return runs[0].said
 }
 
-// tryRanks trains the scene on n ranks, with hooks for each rank, which may be nil.
+// tryRanks trains the scene on n ranks in this process. h returns the hooks of each rank; nil: no
+// hooks.
 func (s scene) tryRanks(t *testing.T, n int, ctx context.Context, h func(rank int) settings.Hooks) []rankRun {
 	t.Helper()
 	return trainRanks(t, n, ctx, func(rank int) (*config.Config, settings.Hooks) {
@@ -152,7 +154,8 @@ func TestTogether(t *testing.T) {
 				again := want.in(t)
 				again.trainRanks(t, n)
 				sameRun(t, again, want)
-				// A run that was killed before its second checkpoint goes on from the first.
+				// Remove what was written after step 3, as if the run had been killed before its
+				// second checkpoint. It must resume from the first.
 				for _, name := range []string{settings.CheckpointName(6), settings.CheckpointName(8), settings.EndFile} {
 					testkit.NoError(t, os.RemoveAll(filepath.Join(again.out, name)))
 				}
@@ -206,8 +209,8 @@ func (s scene) losses(t *testing.T) (out []float64) {
 	return out
 }
 
-// near compares losses of two runs whose sums differ in their order: by less than 1e-4 of each,
-// since fp32 has 1e-7 and eight steps do not blow it up by more.
+// near checks that two runs have equal losses up to the order of their sums: within 1e-4 relative.
+// fp32 rounds by 1e-7, and eight steps amplify the difference by less than 1000.
 func near(t *testing.T, got, want []float64) {
 	t.Helper()
 	if len(got) != len(want) || len(got) == 0 {
@@ -280,8 +283,8 @@ func TestTogetherInterrupted(t *testing.T) {
 	}
 }
 
-// TestTogetherSamples: rank 0 makes the samples while the others wait, also where the others are
-// asked to stop.
+// TestTogetherSamples: rank 0 generates the samples while the other ranks wait, also if one of
+// those is asked to stop.
 func TestTogetherSamples(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -326,8 +329,9 @@ func TestTogetherSamples(t *testing.T) {
 	}
 }
 
-// TestTogetherBest: with save_best and early stopping ranks end where one does, with the weights of
-// the best evaluation, whose lower halves all have to bring.
+// TestTogetherBest: with save_best and early stopping, several ranks end at the same step as one.
+// The final model has the weights of the best evaluation, to which every rank contributes its lower
+// halves.
 func TestTogetherBest(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -345,8 +349,8 @@ func TestTogetherBest(t *testing.T) {
 	}
 }
 
-// TestRanksDiffer: what ranks have otherwise ends the run before anything is written, on all of
-// them and with names.
+// TestRanksDiffer: ranks whose configurations or data differ end the run on all ranks before
+// anything is written. The error names the rank and the key.
 func TestRanksDiffer(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -388,7 +392,8 @@ func TestRanksDiffer(t *testing.T) {
 	}
 }
 
-// TestModelsDiffer: weights that one rank has otherwise are found after loading.
+// TestModelsDiffer: if one rank has loaded other weights than the others, the run ends with an
+// error.
 func TestModelsDiffer(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	dir := filepath.Join("testdata/recordings", "llama-clipped")
@@ -410,8 +415,8 @@ func TestModelsDiffer(t *testing.T) {
 	}
 }
 
-// TestRankFails: a rank whose part breaks off ends the run on all, with its name and its reason,
-// and nothing of the checkpoint that was being written counts.
+// TestRankFails: if one rank fails during a step, the run ends on all ranks with its error. The
+// checkpoint that was being written is not used, and the same command continues to the same end.
 func TestRankFails(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -439,7 +444,8 @@ func TestRankFails(t *testing.T) {
 	sameRun(t, s, want)
 }
 
-// sameSteps checks that a rank's own metrics have the run's steps and losses, once each.
+// sameSteps checks that the metrics file of the given rank has the same steps and losses as the
+// run's, each once.
 func sameSteps(t *testing.T, out string, rank int) {
 	t.Helper()
 	of := func(name string) (steps []string) {
