@@ -12,12 +12,13 @@ import (
 	"mt/device/op"
 )
 
-// mostProposals is the most algorithms to choose from.
+// mostProposals is the most algorithms that mt asks cuBLASLt to propose for one product.
 const mostProposals = 8
 
-// propose asks cuBLASLt for algorithms, the presumably fastest first. It asks only for algorithms that give the same
-// bits at every call. If several blocks share a sum over K, the sum must be added from the workspace in order. It
-// must not be added in place in the order in which blocks finish.
+// propose asks cuBLASLt for algorithms for the product p, the presumably fastest first. It asks
+// only for algorithms that give the same bits at every call. Some algorithms let several thread
+// blocks share one sum over K. Such blocks must write partial sums to the workspace, which are then
+// added in a fixed order; adding them in place in the order in which blocks finish is excluded.
 func (b *blas) propose(p *product, k productKey) (proposed []cudart.Algorithm, err error) {
 	prefer, err := b.lib.PreferenceCreate()
 	if err != nil {
@@ -47,8 +48,8 @@ func (b *blas) propose(p *product, k productKey) (proposed []cudart.Algorithm, e
 	return proposed, err
 }
 
-// choose sets the algorithm of p. If the fastest one is still to be found, it leaves cuBLASLt's proposals in p, for
-// settle to time.
+// choose sets the algorithm of p. If the fastest one is not known yet, choose leaves cuBLASLt's
+// proposals in p.proposed, and settle times them later.
 func (b *blas) choose(p *product, k productKey) error {
 	proposed, err := b.propose(p, k)
 	if err != nil {
@@ -95,8 +96,9 @@ func (b *blas) settle(p *product, k productKey, shape *cudart.MatmulShape, a cud
 	return nil
 }
 
-// save copies device memory to the host. The returned function restore copies it back to the device and waits for that
-// copy.
+// save copies the device memory mem to the host. The function restore that it returns copies the
+// bytes back to the device and waits for that copy. settle saves a product's result with it before
+// timing.
 func (b *blas) save(mem device.Mem, s cudart.Stream) (restore func() error, err error) {
 	d := b.dev
 	host, err := d.AllocHost(mem.Bytes)
@@ -164,8 +166,9 @@ func (b *blas) time(algorithms []cudart.Algorithm, shape *cudart.MatmulShape, a 
 	return b.least(marks, refused)
 }
 
-// least returns the least time of each algorithm in ms. marks are events recorded around each run, round after round.
-// The first round loads kernels and does not count.
+// least returns the least time of each algorithm in ms. time has run all algorithms in turn,
+// several rounds long; marks are the events before and after each run. The first round loads
+// kernels and does not count.
 func (b *blas) least(marks []cudart.Event, refused []bool) ([]float32, error) {
 	n := len(refused)
 	times := make([]float32, n)

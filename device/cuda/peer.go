@@ -10,8 +10,9 @@ import (
 	"mt/device"
 )
 
-// Reach gives this device access to the memory of another GPU, if NVLink or PCI Express connects them. Access lasts
-// as long as the context.
+// Reach gives this device access to the memory of another GPU, if NVLink or PCI Express connects
+// them. It returns false if there is no such path or the path corrupts bytes. Access lasts as long
+// as the context.
 func (d *dev) Reach(to device.Device) (bool, error) {
 	other, ok := device.Inner(to).(*dev)
 	if !ok || other.cuda != d.cuda {
