@@ -1,5 +1,5 @@
-// The first step of attention's backward: delta (Heads, TQ) f32 = Σ_c O·DO over
-// the columns of a head; O, DO (TQ, Heads, Dim) act. Overwrites delta.
+// The first step of attention's backward: delta (Heads, TQ) f32 = the sum of O·DO over the columns
+// of a head. O and DO are (TQ, Heads, Dim) act. It overwrites delta.
 #include "common.cuh"
 
 static constexpr int THREADS = 256, LANES = 16; // lanes of a row of one head
