@@ -18,8 +18,9 @@ type Use struct {
 	Static    int // bytes of shared memory per block, without the launch's dynamic memory
 }
 
-// registers reads registers.txt, which check.sh writes. A line has a kernel's static shared memory and its registers
-// on each architecture, or a dash for an architecture that the kernel is not for.
+// registers reads registers.txt, which check.sh writes. A line has a kernel's static shared memory
+// and its registers on each architecture. A dash stands for an architecture that the kernel is not
+// for.
 var registers = sync.OnceValue(func() map[string]map[string]Use {
 	table := map[string]map[string]Use{}
 	var architectures []string
