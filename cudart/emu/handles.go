@@ -41,7 +41,8 @@ func handleKind(h uint64) kind { return kind(h >> 48) }
 
 func handleName(h uint64) string { return fmt.Sprintf("%s #%d", handleKind(h), h&idMask) }
 
-// keep registers the object v of kind k and returns its new handle. d.mu is held.
+// keep registers the object v of kind k with the driver, and returns a new handle for it. d.mu is
+// held.
 func (d *Driver) keep(k kind, v any) uint64 {
 	d.lastID[k]++
 	h := uint64(k)<<48 | uint64(d.number)<<32 | d.lastID[k]
