@@ -113,7 +113,8 @@ func (w *warp) guardProduct(in *inst) {
 	}
 }
 
-// releaseProduct marks the registers of a completed product as no longer used by it.
+// releaseProduct is called when the product in has completed: its registers no longer count as used
+// by it.
 func (w *warp) releaseProduct(in *inst) {
 	for j, i := range in.x.guards {
 		if j < int(in.imm/2) {

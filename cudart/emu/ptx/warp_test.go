@@ -11,8 +11,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestShuffles compares all modes with their definition in the PTX manual, for
-// segments of 8 and 32 threads.
+// TestShuffles: every mode of shfl moves values as the PTX manual defines it, for segments of 8 and
+// of 32 threads.
 func TestShuffles(t *testing.T) {
 	for _, c := range []struct {
 		mode     string
@@ -94,7 +94,8 @@ func TestWarpInstructions(t *testing.T) {
 	}
 }
 
-// TestAtomics: 128 threads of two blocks update one word. The result does not depend on their order.
+// TestAtomics: if 128 threads of two blocks update one word by atomic instructions, the result is
+// the same in every order.
 func TestAtomics(t *testing.T) {
 	for _, c := range []struct {
 		op   string
@@ -118,8 +119,8 @@ func TestAtomics(t *testing.T) {
 	}
 }
 
-// TestMMA multiplies random small integers, whose sums are exact, in both shapes. Fragments have the layout of the PTX
-// manual.
+// TestMMA: both shapes of mma.sync give exact products of small integers, with fragments in the
+// layout of the PTX manual.
 func TestMMA(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	for _, depth := range []int{8, 16} {
@@ -179,7 +180,7 @@ func TestMMA(t *testing.T) {
 	}
 }
 
-// TestLanes compares the assembly functions with the Go functions.
+// TestLanes: the assembly functions give the same bits as the Go functions that they replace.
 func TestLanes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for range 200 {
@@ -229,7 +230,7 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// TestPostDominators has a graph of two nested branches and a loop.
+// TestPostDominators: the post-dominators of a graph with two nested branches and a loop are right.
 func TestPostDominators(t *testing.T) {
 	got := postDominators([][]int{{1, 5}, {2, 3}, {4}, {4, 3}, {6}, {6}, {7}, nil})
 	want := []int{6, 4, 4, 4, 6, 6, 7, 7}
