@@ -48,10 +48,10 @@ func (f *function) fail(code int, detail string) error {
 	return &Error{Library: f.library, Op: f.name, Code: code, Text: f.texts.text(f.library, code), Detail: detail}
 }
 
-// frame is memory that a call shares with C: results that C writes, and text or parameters that it
-// reads. It comes from a pool and therefore lies on the heap, where nothing moves, and the garbage
-// collector keeps it until release. A local variable would not do: if only its address is passed,
-// as an integer, the compiler may put it on the stack, and Go may move a stack.
+// frame is memory that a call shares with C: for results from C, and for text or parameters. It
+// comes from a pool and therefore lies on the heap, where nothing moves, and the garbage collector
+// keeps it until release. A local variable would not do. If only its address is passed, as an
+// integer, the compiler may put the variable on the stack, and Go may move a stack.
 type frame struct {
 	words [16]uint64 // values that C reads or writes by address
 	bytes []byte     // text, parameters, at a multiple of 8

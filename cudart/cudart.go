@@ -95,7 +95,7 @@ func (c *CUDA) BlasLt() *Blas { return c.blasLt }
 func (c *CUDA) NVML() *NVML { return c.nvml }
 
 // binder looks up the functions of one library for New. asked counts the required functions, and
-// missing lists those that were not found.
+// missing lists the names not found.
 type binder struct {
 	symbols Symbols
 	library Library

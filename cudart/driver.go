@@ -22,8 +22,8 @@ const (
 	launchParamBufferSize    = 2
 )
 
-// jitLogBytes is the size of each of the two logs of the PTX compiler: one for information, one for
-// errors. jitOptions is how many options of cuModuleLoadDataEx request both logs.
+// Two logs of the PTX compiler are requested: one for information, one for errors. jitLogBytes is
+// the size of each log. jitOptions is the number of options of cuModuleLoadDataEx for both logs.
 const (
 	jitLogBytes = 8 << 10
 	jitOptions  = 4
@@ -78,9 +78,9 @@ func (d *driverFunctions) in(ctx Context, f *function, args ...uintptr) error {
 	return err
 }
 
-// always is like in, but for functions that wait or release something. Even if the context cannot
-// be set, it calls f, whose arguments say which device is meant. If both calls fail, it returns the
-// error of f.
+// always is in for functions that wait or release something. Even if the context cannot be set, it
+// calls f, whose arguments say which device is meant. If both calls fail, it returns the error of
+// f.
 func (d *driverFunctions) always(ctx Context, f *function, args ...uintptr) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

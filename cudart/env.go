@@ -31,9 +31,9 @@ type Env struct {
 	Loaded func(name string) string
 }
 
-// place is a location in which one library may be. name describes it to the user, and files are the
-// library's files there. byLoader says that files are bare names, which the dynamic loader resolves
-// by its own search.
+// place is a location in which one library may be. The user sees it as name, and files are the
+// library's files there. With byLoader, files are bare names, which the dynamic loader resolves by
+// its own search.
 type place struct {
 	name     string
 	files    []string
@@ -128,8 +128,8 @@ func filesIn(folder string, lib Library) []string {
 
 // pythons returns the prefixes (folders) of Python environments, in search order. First comes the
 // environment whose bin folder has this program, because its libraries were installed with the
-// program. Then come the active environment, that of every python in PATH, the user's and the
-// system's.
+// program. Then come the active environment, the environment of every python in PATH, the user's
+// and the system's.
 func (e *Env) pythons() []string {
 	var prefixes []string
 	if bin := filepath.Dir(e.Program); filepath.Base(bin) == "bin" {

@@ -40,7 +40,7 @@ var (
 // codeMissing is the Code of an Error about a library itself. CUDA codes are never negative.
 const codeMissing = -1
 
-// kind lists the status codes of each library that mean the failure is. cuda has the codes of
+// kind lists, for each library, the status codes that mean the failure is. The list cuda is for
 // libcudart and libcuda, which use the same numbers since CUDA 10.1.
 type kind struct {
 	is               error

@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// hostMemory tracks registered (pinned) host memory and the contexts, one for each device, that use
-// it. CUDA refuses to register memory twice, although one portable registration serves all devices.
-// So memory is registered with CUDA for its first user and unregistered after its last.
+// hostMemory tracks registered (pinned) host memory and its users: contexts, one for each device.
+// CUDA refuses to register memory twice, although one portable registration serves all devices. So
+// memory is registered with CUDA for its first user and unregistered after its last.
 //
-// While a range is being registered, other users of this range wait, so that no one copies from
-// memory that is not pinned yet. Different ranges are registered concurrently.
+// During a registration, other users of the same range wait, so that no one copies from memory that
+// is not pinned yet. Different ranges are registered concurrently.
 type hostMemory struct {
 	mu    sync.Mutex
 	parts map[uintptr]*hostPart // by address

@@ -27,8 +27,8 @@ const (
 
 const temperatureGPU = 0 // the sensor on the die
 
-// NVML is libnvidia-ml. Its GPU numbers differ from CUDA's ordinals: it also counts the GPUs that
-// CUDA_VISIBLE_DEVICES hides, and orders GPUs by bus position. So look up a GPU by its PCI id.
+// NVML is libnvidia-ml. Its GPU numbers differ from CUDA's ordinals: they include GPUs hidden by
+// CUDA_VISIBLE_DEVICES, and follow bus positions. So look up a GPU by its PCI id.
 type NVML struct {
 	init, shutdown, driverVersion                function
 	handleByPCI                                  function

@@ -2,9 +2,9 @@ package cudart
 
 import "unsafe"
 
-// TensorMap is a CUtensorMap. It describes a tensor in device memory, and the box of it that one
-// copy moves, to the TMA unit of GPUs with compute capability 9.0 and newer. Kernels take it as a
-// parameter, aligned to 64 bytes.
+// TensorMap is a CUtensorMap. It tells the TMA unit of GPUs with compute capability 9.0 and newer
+// where a tensor lies in device memory, and which box of the tensor a copy moves. Kernels take it
+// as a parameter, aligned to 64 bytes.
 type TensorMap [128]byte
 
 // tensorMapAlign is the alignment in bytes of the result of cuTensorMapEncodeTiled: 64 in the CUDA 12 documentation,

@@ -74,8 +74,8 @@ func blasSymbols() []symbol {
 	return list
 }
 
-// create registers v as an object of kind k and writes its new handle to out. It returns the status
-// code of the C function that it serves.
+// create registers v as an object of kind k and writes the new handle to out. It returns a status
+// code for C.
 func create(d *Driver, out *uint64, k kind, v any) int32 {
 	if out == nil {
 		return blasInvalidValue
@@ -167,9 +167,8 @@ func blasObjects() []symbol {
 }
 
 // setAttribute implements the C functions that set attributes: it copies the n bytes at buf to the
-// attribute with number attr. fields maps the attributes that the emulator supports to the bytes
-// that hold them. Any other attribute, or an n that is not the attribute's size, is an invalid
-// value.
+// attribute with number attr. The map fields has the bytes of each attribute that the emulator
+// supports. Any other attribute, or an n that is not the attribute's size, is an invalid value.
 func setAttribute(fields map[int32][]byte, attr int32, buf unsafe.Pointer, n uint64) int32 {
 	field, ok := fields[attr]
 	if !ok || buf == nil || n != uint64(len(field)) {

@@ -4,8 +4,8 @@
 //
 // Device memory is Go memory at addresses that no host pointer has. Package emu/ptx interprets the
 // loaded PTX kernels. Matrix products run on the host's cores. Enqueued work runs late, in an order
-// that only streams and events restrict (Options.Mode). Where they leave the order open, it is
-// random, from a seed.
+// that only streams and events restrict (Options.Mode). If they leave the order open, it is random,
+// from a seed.
 //
 // The driver checks every access: its bounds, use after free, and order. Accesses to the same bytes
 // must be ordered by streams, events or synchronization, whatever the order in which they happened

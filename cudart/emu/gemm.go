@@ -112,7 +112,7 @@ func (g *gemm) sum(a, b [][tile]float32) (sums [tile][tile]float32) {
 }
 
 // pack copies tile rows of x, from row on, into the strip out: out[k] gets the values of these rows
-// in column k. rows is the number of rows of x; rows past the last count as 0.
+// in column k. The argument rows is the number of rows of x; rows past the last count as 0.
 //
 //go:norace
 func pack(out [][tile]float32, x matrix, row, rows int) {

@@ -131,8 +131,8 @@ func (d *Driver) setCurrent(ctx uint64) int32 {
 	return 0
 }
 
-// same reports whether two objects that a C call uses are on the same device, and records a fault
-// if not. what names the object on device of, and other the one on device g, in the form "stream
+// same reports whether two objects in a C call are on the same device, and records a fault if not.
+// Messages call the object of device of what, and the object of device g other, in the form "stream
 // #1".
 func (d *Driver) same(call, what string, of *gpu, other string, g *gpu) bool {
 	if of != g {

@@ -25,8 +25,8 @@ func (p *pinned) end() uint64 { return p.base + p.bytes }
 // pageSize is the alignment of cudaHostAlloc.
 const pageSize = 4096
 
-// pin adds p to the list of pinned memory, which is sorted by address, and gives it a name for
-// messages. how says how it was pinned. d.mu is held.
+// pin adds p to the list of pinned memory, which is sorted by address. It gives p a name for
+// messages. The name contains how, the kind of pinning. d.mu is held.
 func (d *Driver) pin(p *pinned, how string) {
 	d.pinnedID++
 	p.name = fmt.Sprintf("%s host memory #%d (%d bytes)", how, d.pinnedID, p.bytes)
@@ -103,8 +103,8 @@ func (d *Driver) pinsFor(flags uint32) *gpu {
 	return d.here()
 }
 
-// unpin undoes the pinning of the memory at addr, for the C function call. owned says that the
-// memory must come from cudaHostAlloc; otherwise it must have been registered. If there is no such
+// unpin undoes the pinning of the memory at addr, for the C function call. The memory must come
+// from cudaHostAlloc if owned is true; otherwise it must have been registered. If there is no such
 // memory, unpin records a fault and returns code. Like CUDA, it first waits until the device is
 // idle.
 func (d *Driver) unpin(call string, addr uint64, owned bool, code int32) int32 {
@@ -157,8 +157,8 @@ func (d *Driver) shares(from, to uint64) bool {
 }
 
 // watch is pinned memory that an enqueued copy uses. The host must not change it before the copy is
-// complete. The emulator cannot see the host's writes. It only compares a hash of the bytes from
-// when the copy was enqueued with one from when it runs.
+// complete. The emulator cannot see the host's writes. It only compares hashes of the bytes, taken
+// when the copy is enqueued and when it runs.
 type watch struct {
 	region *region
 	bytes  []byte

@@ -7,7 +7,7 @@ import (
 )
 
 // algorithm is the content of a cublasLtMatmulAlgo_t in the emulator: one proposed algorithm, and
-// the product that it was proposed for.
+// the product for which the heuristic proposed it.
 type algorithm struct {
 	magic     uint64
 	problem   uint64 // hash of types, orders, transposes, leading dimensions and epilogue
@@ -19,10 +19,10 @@ type algorithm struct {
 	_         uint32
 }
 
-// fits reports whether the algorithm may compute the product p. The extents m, n and k must be
-// those that it was proposed for. If such an extent was a power of two, any extent above half of it
-// fits too, because mt rounds extents that depend on the data up to a power of two. The real
-// library accepts any extents that the algorithm can compute.
+// fits reports whether the algorithm may compute the product p. The extents m, n and k must be the
+// same as in the heuristic's call. If such an extent was a power of two, any extent above half of
+// it fits too: mt rounds extents that depend on the data up to a power of two. The real library
+// accepts any extents that the algorithm can compute.
 func (a *algorithm) fits(p *problem) bool {
 	for i, n := range []int{p.m, p.n, p.k} {
 		if found := int(a.extents[i]); n != found && (found&(found-1) != 0 || n > found || 2*n <= found) {
@@ -69,8 +69,8 @@ type problem struct {
 
 const smallWorkspace = 64 << 10
 
-// problem looks up the objects of a matrix product by the handles that the C function call was
-// given. code says why the library cannot compute the product; 0: it can.
+// problem looks up the objects of a matrix product, whose handles a program has passed to the C
+// function call. A code other than 0 says why the library cannot compute the product.
 func (d *Driver) problem(call string, handle, op uint64, layouts [4]uint64) (problem, int32) {
 	var p problem
 	b, ok := find[*blasHandle](d, kindBlas, handle, call)
@@ -89,7 +89,7 @@ func (d *Driver) problem(call string, handle, op uint64, layouts [4]uint64) (pro
 }
 
 // check sets m, n and k from the layouts. It returns the code with which libcublasLt rejects the
-// product; 0: it is supported. Source of the supported types: the tables at
+// product; 0: supported. Source of the supported types: the tables at
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatmul
 func (p *problem) check() int32 {
 	a, b, c, o := p.layouts[0], p.layouts[1], p.layouts[2], p.layouts[3]
@@ -300,9 +300,9 @@ func (d *Driver) checkAlgorithm(o *op, p *problem, c *matmulCall) ([]byte, int32
 	return w, 0
 }
 
-// matrix returns the operand with layout l at address at, and records the memory that it covers as
-// an access of o. write says that the operand is the result. If the device cannot access the
-// memory, it returns an error code.
+// matrix returns the operand with layout l at address at, and records its memory as an access of o.
+// The access is a write if write is true. If the device cannot access the memory, it returns an
+// error code.
 func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32) {
 	across, down := int64(l.cols), int64(l.rows) // lines in memory, elements per line
 	size := l.size()

@@ -130,7 +130,7 @@ func (d *Driver) malloc(p *uint64, bytes uint64) int32 {
 }
 
 // fresh is a piece of the content of newly allocated memory. Its bytes are NaN in fp32 and bf16 and
-// -1 in integers, so that results show if a program reads memory that it has not written.
+// -1 in integers, so that results show reads of unwritten memory.
 var fresh = bytes.Repeat([]byte{0xff}, 8<<10)
 
 // spares are freed large allocations, kept for later drivers of this process. They must have the content of fresh

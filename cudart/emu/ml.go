@@ -19,7 +19,7 @@ func (g *gpu) busID() string { return fmt.Sprintf("00000000:%02x:00.0", 1+g.ordi
 // mlValues are the results of the NVML functions about a device. They are constant, because the
 // emulator has no load or heat. Functions with an enum argument have a value for each enumerator.
 var mlValues = map[string][]uint32{
-	// The clocks are those of graphics, SM, memory and video.
+	// Order of the clocks: graphics, SM, memory, video.
 	"nvmlDeviceGetClockInfo":                    {1755, 1755, 2619, 1545}, // MHz
 	"nvmlDeviceGetMaxClockInfo":                 {1980, 1980, 2619, 1545}, // MHz
 	"nvmlDeviceGetCurrPcieLinkGeneration":       {5},
@@ -139,7 +139,7 @@ func mlSimple(name string) symbol {
 	}}
 }
 
-// mlChosen returns the C function name, which takes a device, an enum that selects one of several
+// mlChosen returns the C function name. It takes a device, an enum that selects one of several
 // values, and the address of an unsigned int for the result.
 func mlChosen(name string) symbol {
 	return symbol{name: name, bind: func(c caller) any {

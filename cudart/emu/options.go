@@ -60,12 +60,12 @@ type Options struct {
 	HostPage int
 	// RefuseRegister is the error code of cudaHostRegister; 0: it succeeds.
 	RefuseRegister int
-	// RefuseProducts is the error code that cublasLtMatmul returns, even for algorithms that the
-	// heuristic has proposed; 0: it computes.
+	// RefuseProducts is the error code of every cublasLtMatmul, even with proposed algorithms; 0:
+	// products are computed.
 	RefuseProducts int
 	// ProductTimes has one entry for each cublasLt algorithm that the heuristic proposes: extra
-	// time that the algorithm takes on the device. Events report this time, but nothing really
-	// waits. nil: three algorithms without extra time.
+	// time of the algorithm on the device. Events report this time, but nothing really waits. nil:
+	// three algorithms without extra time.
 	ProductTimes []time.Duration
 	// RegisterLimit is the limit of registered bytes, like a limit of locked memory. Beyond it cudaHostRegister
 	// returns 2. 0: no limit.

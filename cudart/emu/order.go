@@ -59,8 +59,8 @@ type region struct {
 	writes  uint64 // number of completed operations that wrote
 }
 
-// segment is a byte range of a region whose bytes have the same history: the last operation that
-// wrote them, and the reads since then, at most one for each stream.
+// segment is a byte range of a region whose bytes have the same history. The history is the last
+// operation that wrote them, and the reads since then, at most one for each stream.
 type segment struct {
 	from, to int64
 	write    *op
@@ -171,8 +171,8 @@ func withRead(reads []*op, o *op) []*op {
 	return append(out, o)
 }
 
-// unordered records a fault: o accesses bytes of s that p has accessed (written, if pWrites is
-// true), and nothing orders the two. seg is the segment in which p's access is recorded.
+// unordered records a fault: o accesses bytes of s after p has accessed them, and nothing orders
+// the two. If pWrites is true, p has written them. The access of p is recorded in the segment seg.
 func (d *Driver) unordered(o *op, s span, p *op, pWrites bool, seg *segment) {
 	d.fault(Order, "%s %s bytes %d to %d of %s that %s %s, and nothing orders them (of that stream's operations it comes after %d, not after %d)",
 		o, verb(s.write), max(s.from, seg.from), min(s.to, seg.to), s.region.name, p, past(pWrites), o.base.at(p.stream.id), p.n)

@@ -30,8 +30,8 @@ var slots = struct {
 	free chan *slot // idle slots, first in, first out; capacity for all slots
 }{free: make(chan *slot, maxOpen)}
 
-// class says what kind of work a C function does, and so how it fails if Options.FailCall selects
-// it.
+// class is the kind of work of a C function, and so decides how it fails if Options.FailCall
+// selects it.
 type class uint8
 
 const (
@@ -42,7 +42,7 @@ const (
 	infallible              // cannot fail
 )
 
-// need says what a C function requires, such as a device or a current context.
+// need is a condition for the success of a C function, such as a device or a current context.
 type need uint8
 
 const (

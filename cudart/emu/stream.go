@@ -265,10 +265,9 @@ func (d *Driver) memcpyAsync(dst, src, n uint64, copyKind int32, sh uint64) int3
 	return 0
 }
 
-// side returns the n bytes at addr, which are the source or the destination of a copy, and records
-// them as an access of o. onDevice says that they should be device memory, and write that the copy
-// writes them. pageable reports host memory that is not pinned. code is 0 unless the address is
-// invalid.
+// side returns the n bytes at addr, one side of a copy, and records them as an access of o. They
+// must be device memory if onDevice is true, and are written if write is true. The result pageable
+// reports host memory that is not pinned. The code is 0 unless the address is invalid.
 func (d *Driver) side(o *op, addr, n uint64, onDevice, write bool) (bytes []byte, pageable bool, code int32) {
 	if onDevice {
 		r, code := d.reach(o.what, o.gpu, addr, n)

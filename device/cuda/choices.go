@@ -77,10 +77,10 @@ func (c *Choices) of(p Platform, note func(string)) map[string]cudart.Algorithm 
 	return c.kept[p]
 }
 
-// made returns the algorithm for a shape and true, if no timing is needed: a recorded algorithm
-// that is still proposed, the first proposal if there is nothing to time, or an earlier or stored
-// choice. It returns false if the proposals have yet to be timed. note receives the store's
-// remarks. The caller holds c.mu.
+// made returns the algorithm for a shape and true, if no timing is needed. That is a recorded
+// algorithm that is still proposed, the first proposal if there is nothing to time, or an earlier
+// or stored choice. It returns false if the proposals have yet to be timed. The store's remarks go
+// to note. The caller holds c.mu.
 func (c *Choices) made(p Platform, shape string, proposed []cudart.Algorithm, note func(string)) (cudart.Algorithm, bool) {
 	if a, ok := c.recorded[shape]; ok && slices.Contains(proposed, a) {
 		return a, true

@@ -17,8 +17,9 @@ const mostProposals = 8
 
 // propose asks cuBLASLt for algorithms for the product p, the presumably fastest first. It asks
 // only for algorithms that give the same bits at every call. Some algorithms let several thread
-// blocks share one sum over K. Such blocks must write partial sums to the workspace, which are then
-// added in a fixed order; adding them in place in the order in which blocks finish is excluded.
+// blocks share one sum over K. Such blocks must write partial sums to the workspace, where they are
+// added in a fixed order. Algorithms that add them in place, in the order in which blocks finish,
+// are excluded.
 func (b *blas) propose(p *product, k productKey) (proposed []cudart.Algorithm, err error) {
 	prefer, err := b.lib.PreferenceCreate()
 	if err != nil {
@@ -166,8 +167,8 @@ func (b *blas) time(algorithms []cudart.Algorithm, shape *cudart.MatmulShape, a 
 	return b.least(marks, refused)
 }
 
-// least returns the least time of each algorithm in ms. time has run all algorithms in turn,
-// several rounds long; marks are the events before and after each run. The first round loads
+// least returns the least time of each algorithm in ms. The method time has run all algorithms in
+// turn, for several rounds; marks are the events before and after each run. The first round loads
 // kernels and does not count.
 func (b *blas) least(marks []cudart.Event, refused []bool) ([]float32, error) {
 	n := len(refused)

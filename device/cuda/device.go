@@ -282,10 +282,10 @@ const (
 	lazyModule   = 2 << 20   // for a module of mt: it needs less than 256 KiB, but memory comes in such pieces
 )
 
-// setBudget sets the limit of device memory. before and free are the free bytes before and after
-// the CUDA context was created. Their difference counts as the context's size, together with an
-// estimate for kernels that load later. setBudget allocates the scratch memory of one stream at
-// once, so that plans count this memory as used.
+// setBudget sets the limit of device memory. The free bytes are before without the CUDA context and
+// free with it. The difference counts as the context's size, together with an estimate for kernels
+// that load later. The scratch memory of one stream is allocated at once, so that plans count it as
+// used.
 func (d *dev) setBudget(before, free, total int64) error {
 	context := min(mostContext, max(leastContext, before-free))
 	later := lazyModule * int64(len(kernels.Modules())-len(d.modules))

@@ -181,9 +181,9 @@ func (e *event) Close() {
 	}
 }
 
-// takeEvent returns a CUDA event that nothing else uses: one given back earlier, or a new one. An
-// event given back may be recorded anew even if the device has not reached its old recording yet. A
-// wait already enqueued for it (cudaStreamWaitEvent) refers to the old recording all the same.
+// takeEvent returns a CUDA event for one owner: an event given back earlier, or a new one. An event
+// given back may be recorded anew even if the device has not reached its old recording yet. A wait
+// already enqueued for it (cudaStreamWaitEvent) refers to the old recording all the same.
 func (d *dev) takeEvent() (cudart.Event, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

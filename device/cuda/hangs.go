@@ -214,8 +214,8 @@ func (s *stream) awaits(m *mark) {
 	}
 }
 
-// copied adds a copy to the stream's list of launches. call is the C function, and what names the
-// copy in reports. rate is in bytes a second, a rate that the link or memory reaches in any case.
+// copied adds a copy to the stream's list of launches. The C function is call, and reports name the
+// copy by what. The link or memory reaches rate, in bytes a second, in any case.
 func (s *stream) copied(call, what string, bytes int64, rate float64) error {
 	return s.launched(call, task{what, op.BytesShape(bytes), float64(bytes) / rate})
 }
@@ -372,9 +372,9 @@ func (u *unended) hold(told bool) {
 	u.told = told
 }
 
-// describe returns the text of a report about n launches that have not ended. head lists those of
-// them that the stream remembers by name. age is how long no launch has ended, and seconds is their
-// longest expected time.
+// describe returns the text of a report about n launches that have not ended. The stream remembers
+// the names of those in head. For the time age no launch has ended, and seconds is the longest
+// expected time of the launches.
 func (s *stream) describe(head []launch, n uint64, age time.Duration, seconds float64) string {
 	const most = 4
 	var names []string

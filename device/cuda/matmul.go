@@ -57,8 +57,8 @@ func matMul(on kernels.Launcher, m *op.MatMul) error {
 	return nil
 }
 
-// cause adds the device's own error to err, an error of cuBLASLt. cuBLASLt reports every fault of
-// the device by the same code, so the device's error says more.
+// cause adds the device's own error to err, an error of cuBLASLt. The device's error says more,
+// because cuBLASLt reports every fault of the device by the same code.
 func (s *stream) cause(err error) error {
 	if fault := s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda); fault != nil {
 		return fmt.Errorf("%w: %w", err, fault)
@@ -174,8 +174,7 @@ func pick[T any](ok bool, yes, no T) T {
 	return no
 }
 
-// product is cuBLASLt's description of the products with one key, and the algorithm that computes
-// them.
+// product is cuBLASLt's description of the products with one key, and their algorithm.
 type product struct {
 	cudart.MatmulShape
 	algorithm cudart.Algorithm

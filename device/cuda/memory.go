@@ -180,8 +180,8 @@ func (d *dev) FreeHost(b []byte) {
 	}
 }
 
-// forget removes the allocation at addr from the accounts and returns it. host says which call must
-// have allocated it: AllocHost if true, else Alloc. Otherwise forget panics.
+// forget removes the allocation at addr from the accounts and returns it. The allocation must be
+// from AllocHost if host is true, else from Alloc. Otherwise forget panics.
 func (d *dev) forget(addr uintptr, host bool) *block {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -237,8 +237,8 @@ func (d *dev) unpin(addr uintptr) {
 }
 
 // run reports whether b begins in pinned memory, and how many of its bytes follow before that
-// changes: up to the end of the pinned range, or up to the next one. Callers cut copies there,
-// because CUDA refuses a copy across such a border.
+// changes. Callers cut copies there, because CUDA refuses a copy across the border of a pinned
+// range.
 func (d *dev) run(b []byte) (bytes int64, pinned bool) {
 	from := address(b)
 	d.mu.Lock()

@@ -110,7 +110,7 @@ func (d *dev) pieces(memory [][]byte) (out []piece, total int64) {
 }
 
 // forAll calls f for every piece, on at most threads goroutines at a time, and waits for all calls.
-// total is the size of all pieces in bytes; it limits the number of goroutines.
+// The size of all pieces, total bytes, also limits the number of goroutines.
 func (d *dev) forAll(pieces []piece, total int64, threads int, f func(*piece)) {
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -124,9 +124,9 @@ func (d *dev) forAll(pieces []piece, total int64, threads int, f func(*piece)) {
 	all.Wait()
 }
 
-// byFirstUse sorts pieces in the order in which they are used first. memory lists slices in the
-// order of use; a piece is used with the first slice that shares bytes with it. Before the call the
-// pieces must be sorted by address.
+// byFirstUse sorts pieces in the order of their first use. The slices in memory are used in order,
+// and a piece is used with the first slice that shares bytes with it. Before the call the pieces
+// must be sorted by address.
 func byFirstUse(pieces []piece, memory [][]byte) {
 	for i := range pieces {
 		pieces[i].use = len(memory)

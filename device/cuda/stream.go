@@ -330,8 +330,9 @@ func (s *stream) record(m *mark, err error) error {
 	return m.submit(s)
 }
 
-// finish waits for all work of a stream on which a recording has failed. Other streams then have no
-// event to wait for, but what they enqueue afterwards still comes after this stream's work.
+// finish waits for all work of a stream on which a recording has failed. Other streams have no
+// event to wait for then. Because finish has waited, their next work still comes after this
+// stream's work.
 func (s *stream) finish() {
 	_ = s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda) // the stream's error is already known
 }

@@ -13,9 +13,9 @@ import (
 // about 2 seconds, and the context with it. mt splits launches that might take longer.
 const (
 	launchSeconds = 1.0 // longest time of a launch
-	// FLOPs (multiplications and additions) that a multiprocessor of the slowest supported GPUs
-	// computes in a clock cycle: 512 in tensor cores with fp32 sums (GA102, AD102), 128 outside
-	// tensor cores (GA100). Source: NVIDIA's whitepapers of these GPUs.
+	// FLOPs (multiplications and additions) of a multiprocessor in a clock cycle, on the slowest
+	// supported GPUs: 512 in tensor cores with fp32 sums (GA102, AD102), 128 outside tensor cores
+	// (GA100). Source: NVIDIA's whitepapers of these GPUs.
 	cycleBF16, cycleF32 = 512, 128
 	// attained is the share of the GPU's peak, computed from the numbers above, that attention
 	// reaches at least.

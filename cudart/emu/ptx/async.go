@@ -23,8 +23,7 @@ type copies struct {
 }
 
 // pendingCopy is one cp.async instruction of a warp whose bytes have not reached shared memory yet.
-// group is the number of its group, mask has the threads that execute it, and each of them copies
-// size bytes.
+// It belongs to the group with number group. Each of the threads in mask copies size bytes.
 type pendingCopy struct {
 	group uint32
 	mask  uint32

@@ -152,9 +152,9 @@ func (b *block) stuck() {
 	}
 }
 
-// members checks the members operand of an instruction such as bar.warp.sync: it fails unless the
-// threads that execute the instruction (mask) are exactly the members that have not exited. what
-// names the instruction for the error.
+// members checks the members operand of an instruction such as bar.warp.sync. The threads that
+// execute the instruction (mask) must be exactly the members that have not exited; otherwise the
+// launch fails. The error calls the instruction what.
 func (w *warp) members(in *inst, mask, members uint32, what string) {
 	missing := members & w.live &^ mask
 	if missing != 0 {

@@ -150,7 +150,7 @@ func (b *block) begin(j *job) {
 
 // turn runs each warp once, in an order that follows from the seed. A warp runs until it waits or
 // ends, until its time slice is over, or until it has read memory that another block may write.
-// turn returns false when all warps have ended.
+// When all warps have ended, turn returns false.
 func (b *block) turn() bool {
 	n := uint64(len(b.warps))
 	from, step := permutation(n, mix(b.seed+b.round))
@@ -238,7 +238,7 @@ func (b *block) near(addr uint64) string {
 }
 
 // keep adds the accesses that a slot has recorded to the block's list, and resets the slot. A slot
-// records which range of one buffer its memory instruction has accessed.
+// records the range of one buffer that a memory instruction has accessed.
 func (b *block) keep(s *slot) {
 	if s.buffer != nil && s.buffer != &b.consts {
 		b.touched = merge(b.touched, s.access())

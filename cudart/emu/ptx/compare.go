@@ -161,7 +161,7 @@ func (w *warp) setPredicate(in *inst, mask uint32) {
 }
 
 // relate evaluates the comparison c of an instruction's operands for all 32 threads. It returns a
-// mask of the threads for which it is true.
+// mask of the threads with the result true.
 func (w *warp) relate(in *inst, c *comparison) uint32 {
 	ra, rb := in.a, in.b
 	if c.swap {

@@ -194,8 +194,8 @@ func (c *counter) into(to *Count) {
 	}
 }
 
-// note counts the instruction in, with index pc, before it executes. mask has the threads that
-// execute it. all also has the threads that skip it because their guard predicate is false.
+// note counts the instruction in, with index pc, before it executes. The threads of mask execute
+// it. The set all also has the threads whose guard predicate is false.
 func (c *counter) note(w *warp, pc int32, in *inst, mask, all uint32) {
 	n, class := c.now, c.meanings[pc].Class
 	s := Step{At: pc, Off: mask == 0 && class != ClassBranch}
@@ -226,9 +226,8 @@ func (c *counter) note(w *warp, pc int32, in *inst, mask, all uint32) {
 	}
 }
 
-// branch counts a branch if the threads of the warp go different ways there. mask has the threads
-// that take the branch. all also has the threads that do not, because their guard predicate is
-// false.
+// branch counts a branch if the threads of the warp go different ways there. The threads of mask
+// take the branch. The set all also has the threads whose guard predicate is false.
 func (c *counter) branch(w *warp, in *inst, mask, all uint32) {
 	parts := mask != 0 && mask != all && in.op != opExit
 	if in.op == opBrx {

@@ -552,8 +552,8 @@ func access(m *modifiers) (strong uint8) {
 	return strong
 }
 
-// vector decodes operand o of a load or store: one register, or several in braces (v2, v4). t is
-// the type of an element. written says that the instruction writes the registers.
+// vector decodes operand o of a load or store: one register, or several in braces (v2, v4). An
+// element has the type t. If written is true, the instruction writes the registers.
 func (b *builder) vector(in *inst, m *modifiers, o operand, t string, written bool) {
 	in.size = uint8(typeBytes(t))
 	in.n = map[string]uint8{"": 1, "v2": 2, "v4": 4}[m.take("v2", "v4")]

@@ -13,8 +13,8 @@ type globalCheck struct {
 	cells map[*Buffer]*globalCells
 }
 
-// globalCells records, for each 4-byte word of a buffer, which block has written it and which has
-// read it. An entry is a block number plus one; 0: no block; many: several blocks.
+// globalCells records the writer and the reader of each 4-byte word of a buffer. An entry is a
+// block number plus one; 0: no block; many: several blocks.
 type globalCells struct{ write, read []uint32 }
 
 const many = ^uint32(0)
@@ -101,8 +101,8 @@ func (g *globalCheck) write(w *warp, in *inst, s *slot, mask uint32, bytes uint6
 }
 
 // The functions below find races between warps of one block in global memory, as shared.go does in
-// shared memory. A race is two accesses to the same bytes by different warps without a barrier in
-// between, of which one writes. Threads of one warp are not distinguished. Strong accesses
+// shared memory. A race is two accesses to the same bytes by different warps, at least one a write,
+// without a barrier in between. Threads of one warp are not distinguished. Strong accesses
 // (volatile, relaxed, acquire, release) are exempt, because warps synchronize through them.
 //
 // A cell holds the access history of one word. A block has cells, in pages, only for the parts of

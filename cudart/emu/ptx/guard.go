@@ -49,9 +49,9 @@ func (b *builder) guard() {
 	}
 }
 
-// guardOperand appends to the list to the numbers of the guarded registers in operand o of st, and
-// stores the registers' names for errors. index maps registers to these numbers. own says that st
-// is itself a wgmma instruction, whose registers are checked elsewhere; then nothing is appended.
+// guardOperand finds the guarded registers in operand o of st. It appends their numbers, which
+// index gives, to the list to, and stores their names for errors. If own is true, st is itself a
+// wgmma instruction, whose registers are checked elsewhere, and nothing is appended.
 func (b *builder) guardOperand(st *statement, o operand, index map[int32]int32, own bool, to *[]int32) {
 	for _, e := range o.list {
 		b.guardOperand(st, e, index, own, to)

@@ -23,8 +23,8 @@ type Buffer struct {
 	Name string
 }
 
-// Access describes what a launch has accessed in one buffer: the smallest range of bytes that
-// includes all reads, and the same for all writes. A range with From >= To is empty.
+// Access describes the accesses of a launch to one buffer: the smallest range of bytes that
+// includes all reads, and a second range for all writes. A range with From >= To is empty.
 type Access struct {
 	Buffer             *Buffer
 	ReadFrom, ReadTo   int64
@@ -163,7 +163,7 @@ func (l *Launch) check() error {
 	return nil
 }
 
-// job is a launch that is running. The goroutines that run its blocks share it.
+// job is a launch that is running, shared by the goroutines that run its blocks.
 type job struct {
 	launch     *Launch
 	blocks     uint64
@@ -231,7 +231,7 @@ func (j *job) take() *block {
 }
 
 // give adds the accesses and counts that b has collected to the launch, and returns b to the
-// kernel's pool. err is the error with which b has failed, or nil.
+// kernel's pool. If b has failed, err is the error.
 func (j *job) give(b *block, err error) {
 	l := j.launch
 	for i := range b.slots {
@@ -278,7 +278,7 @@ func (j *job) catch(f func()) (err error) {
 }
 
 // number returns the number of the next thread block to run (at), and the seed for the order of its
-// warps. ok is false if no block is left.
+// warps. If no block is left, it returns false.
 func (j *job) number() (at uint32, seed uint64, ok bool) {
 	i := j.next.Add(1) - 1
 	if i >= j.blocks {

@@ -312,8 +312,8 @@ func storeAny(p unsafe.Pointer, off uint64, size uint8, v uint64) {
 	}
 }
 
-// gather loads: for every thread of mask, it reads the element or vector of elements at its offset
-// in off, and stores it in the instruction's registers. p is the start of the memory.
+// gather executes a load. For every thread of mask, the element or vector of elements at the
+// thread's offset in off goes to the instruction's registers. The memory begins at p.
 func (w *warp) gather(in *inst, p unsafe.Pointer, off *lanes64, mask uint32) {
 	if in.size == 4 && in.flags&flagWide == 0 {
 		w.gather32(in, p, off, mask)
@@ -379,8 +379,8 @@ func (w *warp) gather32(in *inst, p unsafe.Pointer, off *lanes64, mask uint32) {
 	}
 }
 
-// scatter stores: for every thread of mask, it writes the element or vector in the instruction's
-// registers to its offset in off. p is the start of the memory.
+// scatter executes a store. For every thread of mask, the element or vector in the instruction's
+// registers goes to the thread's offset in off. The memory begins at p.
 func (w *warp) scatter(in *inst, p unsafe.Pointer, off *lanes64, mask uint32) {
 	switch {
 	case in.size == 8 || in.flags&flagWide != 0:

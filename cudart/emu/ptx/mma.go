@@ -13,8 +13,8 @@ const (
 )
 
 // matrices holds the operands of one matrix product as whole matrices. mma spreads them over the
-// registers of a warp's threads (fragments); here they are put together. sums and a are row-major,
-// with two values in a word. b is row-major, and its rows are numbered by k.
+// registers of a warp's threads (fragments); here they are put together. The arrays sums and a are
+// row-major, with two values in a word. The array b is row-major, and its rows are numbered by k.
 type matrices struct {
 	sums [64]uint64
 	a    [128]uint64

@@ -111,9 +111,9 @@ func (p *proxy) visible(from int, tick uint32, to int) bool {
 	return tick < p.block.seen[to][clockFences+from]
 }
 
-// over reports whether warp w knows that the bulk copy that wrote row r has completed: it has
-// waited for the copy, or a barrier follows another warp's wait. If no copy wrote the row, it
-// returns true.
+// over reports whether warp w knows that the bulk copy that wrote row r has completed. A warp knows
+// by a wait of its own, or by a barrier after another warp's wait. If no copy wrote the row, the
+// result is true.
 func (p *proxy) over(r *asyncRow, w int) bool {
 	return r.owner == 0 || p.block.seen[w][clockMbars+int(r.owner)-1] > r.phase
 }
@@ -203,9 +203,9 @@ func (p *proxy) fetch(w *warp, in *inst, lane int, off uint32) {
 	r.flights++
 }
 
-// stored fails unless the last store to a word is visible to asynchronous work that warp w starts,
-// which requires a fence.proxy.async after the store. c is the word's cell. done says, for the
-// error, what the work does to the word, such as "written".
+// stored fails unless the last store to a word is visible to asynchronous work of warp w.
+// Visibility requires a fence.proxy.async after the store. The word's cell is c. For the error,
+// done says what the work does to the word, such as "written".
 func (p *proxy) stored(w *warp, in *inst, lane int, c *cell, off uint32, done string) {
 	b := p.block
 	if c.write <= b.began { // written by a copy or never
@@ -230,9 +230,8 @@ func (p *proxy) fetchEnd(w *warp, off uint32) {
 	p.read[at], p.fetched[at] = p.block.tick, p.block.tick
 }
 
-// claim checks that a bulk copy that warp w starts may write the row at off, and marks the row as
-// written by that copy. owner is the index of the copy's mbarrier, and phase the phase that ends
-// with the copy.
+// claim checks that a bulk copy of warp w may write the row at off, and marks the row as written by
+// the copy. The copy's mbarrier has the index owner, and its phase phase ends with the copy.
 func (p *proxy) claim(w *warp, in *inst, lane int, off uint32, owner int, phase uint32) {
 	b, r := p.block, &p.rows[off>>4]
 	n := len(b.warps)

@@ -25,7 +25,7 @@ const (
 	cellParts   = 1 << 19 // several warps read different bytes at the tick of cell.read
 )
 
-// row is a cache that speeds up the check of reads: the warps in readers have already read all 16
+// row is a cache that speeds up the check of reads. The warps in readers have already read all 16
 // bytes of this row of shared memory in the given tick, without an error.
 type row struct{ tick, readers uint32 }
 

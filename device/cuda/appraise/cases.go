@@ -23,8 +23,8 @@ type Case struct {
 	once bool
 	// marks is for kernels whose thread blocks wait for each other. Such blocks take a ticket
 	// (their turn) from a counter in device memory, and publish their progress in marks behind it.
-	// marks returns at which byte of the kernel's parameters the address of that memory lies; 0:
-	// the kernel's blocks do not wait.
+	// The function returns where the address of that memory lies among the kernel's parameters, in
+	// bytes; 0: the blocks do not wait.
 	marks func(kernel string) int
 }
 

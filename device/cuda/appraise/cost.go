@@ -115,16 +115,16 @@ func (g *GPU) slowed() float64 {
 }
 
 // product returns how many cycles a quarter of the multiprocessor takes for its part of a wgmma
-// (Hopper's matrix instruction): 16 rows by 16 columns of A times as many columns of B as the
-// argument says. It takes at least wavefronts cycles, in which shared memory delivers the operands
+// (Hopper's matrix instruction). The part is 16 rows by 16 columns of A, times the given number of
+// columns of B. It takes at least wavefronts cycles, in which shared memory delivers the operands
 // to all quarters.
 func (m *machine) product(columns int, wavefronts uint16) float64 {
 	return max(float64(16*16*columns)/groupedRate*m.slowed, float64(wavefronts))
 }
 
 // path returns how many cycles memory requests occupy the path to shared memory and the first-level
-// cache. wavefronts counts passes through shared memory, each of one cycle. sectors counts pieces
-// of 32 bytes that come from or go to the L2 cache. Each request takes at least one cycle.
+// cache. A wavefront is a pass through shared memory, of one cycle. A sector is 32 bytes that come
+// from or go to the L2 cache. Each request takes at least one cycle.
 func path(wavefronts, sectors, requests int64) float64 {
 	return max(float64(wavefronts)+float64(sectors)/sectorsOfL1, float64(requests))
 }

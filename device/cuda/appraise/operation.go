@@ -99,8 +99,8 @@ func (c *Case) count(r *rig, l *launch, g *GPU) (*Launch, error) {
 	return out, nil
 }
 
-// Roofline returns the least time of the operation on g in seconds, whatever the kernels. It is the
-// time of the FLOPs at the datasheet's peak or that of the bytes at the memory's rate, whichever is
+// Roofline returns the least time of the operation on g in seconds, whatever the kernels: the time
+// of the FLOPs at the datasheet's peak, or of moving the bytes at the memory's rate if that takes
 // longer.
 func (o *Operation) Roofline(g *GPU) float64 {
 	return max(o.FLOPs/g.Arithmetic(o.DType == device.BF16), float64(o.Bytes)/(g.Peak*1e9))

@@ -86,7 +86,7 @@ type place struct {
 }
 
 // happening is one event of the trace, such as the end of a bulk copy, in one simulated thread
-// block. The event happens once all instructions that it needs are done; left of them are not.
+// block. The event needs several instructions, and happens with the last of them.
 type happening struct {
 	left int32   // required steps that have not been taken
 	at   float64 // time at which the taken steps are done
@@ -196,8 +196,8 @@ func (m *machine) ended(w *replayed) {
 }
 
 // happens is called when one of the instructions that an event needs is done, at the time at. With
-// the last of them the event happens, and the warps that wait for it wake up. event is the event's
-// number from 1 on; 0: none.
+// the last of them the event happens, and the warps waiting for the event wake up. Events are
+// numbered from 1; 0: none.
 func (m *machine) happens(p *place, event int32, at float64) {
 	if event == 0 {
 		return

@@ -209,9 +209,9 @@ func (l *launch) run(r *rig, only []uint32, c *ptx.Count) ([]ptx.Access, error) 
 	return touched, nil
 }
 
-// admit prepares memory for the next block of a kernel whose blocks wait for each other. marks is
-// the address of the ticket counter, behind which the marks lie. admit writes the ticket that the
-// block takes, and marks so large that no wait is left.
+// admit prepares memory for the next block of a kernel whose blocks wait for each other. The ticket
+// counter is at the address marks, and the marks follow. A block gets its own number as ticket, and
+// marks so large that no wait is left.
 func (r *rig) admit(marks uint64, ticket uint32) {
 	data := r.Find(marks).Data
 	const passed = 1 << 30

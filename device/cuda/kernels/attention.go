@@ -142,9 +142,8 @@ func attentionFlags(reads, writes bool) (flags int) {
 
 // launchAttention enqueues the kernel k for all heads; total is the number of queries or keys that
 // it tiles. If one launch would exceed the launcher's MostWork, it splits the heads over several
-// launches. products is the number of matrix products for each head. first appends the parameters
-// before those of the shape. The split changes no bit, because no thread block works on more than
-// one head.
+// launches. A head needs products matrix products. The function first appends the parameters before
+// the shape's. The split changes no bit, because no thread block works on more than one head.
 func launchAttention(l Launcher, k *attentionKernel, total, heads, products int, first func(p *Params) *Params, s op.AttentionShape, dt device.DType, qStride, kStride, flags int) {
 	some := headsAtOnce(l.MostWork(dt), heads, products, s)
 	for from := 0; from < heads; from += some {
@@ -152,9 +151,9 @@ func launchAttention(l Launcher, k *attentionKernel, total, heads, products int,
 	}
 }
 
-// headsAtOnce returns how many heads one launch may have so that its FLOPs stay below most; most 0:
-// all heads. A matrix product counts as 2·queries·keys·Dim FLOPs. That is an upper bound: how many
-// keys each query sees is not known on the host.
+// headsAtOnce returns how many heads one launch may have with at most most FLOPs; most 0: all
+// heads. A matrix product counts as 2·queries·keys·Dim FLOPs. That is an upper bound: how many keys
+// each query sees is not known on the host.
 func headsAtOnce(most float64, heads, products int, s op.AttentionShape) int {
 	seen := s.MaxK
 	if s.Window > 0 {

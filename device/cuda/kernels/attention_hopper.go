@@ -11,10 +11,10 @@ import (
 // CUtensorMap); see Launcher.TensorMap.
 type TensorMap [128]byte
 
-// SM90aDriver is the oldest driver that is safe for the kernels for sm_90a, by the CUDA version
-// that it serves. The compilers of 12.1 and 12.2 misuse setmaxnreg (give_registers in CUDA C): they
-// assign registers that were released to threads of dkdv and dq, which kills the context. The
-// script check.sh reads this line, and checks the compilers from this version on.
+// SM90aDriver is the oldest safe driver for the kernels for sm_90a, by the CUDA version that it
+// serves. The compilers of 12.1 and 12.2 misuse setmaxnreg (give_registers in CUDA C): threads of
+// dkdv and dq get registers that were released, which kills the context. The script check.sh reads
+// this line, and checks the compilers from this version on.
 const SM90aDriver = 12040
 
 // BoxColumns is the number of bf16 columns that one copy through a TensorMap takes. They fill the
@@ -43,8 +43,8 @@ type hopperKernel struct {
 }
 
 // hopperFor describes the kernels for heads of dim elements: the forward, dkdv (gradients of keys
-// and values) and dq (gradient of queries). keys, dkdvKeys and dqKeys are the keys of a tile in
-// each. Each kernel has up to ten barriers of 8 bytes, and these tiles in shared memory:
+// and values) and dq (gradient of queries). Their tiles have keys, dkdvKeys and dqKeys keys. Each
+// kernel has up to ten barriers of 8 bytes, and these tiles in shared memory:
 //
 //   - forward: one of Q, two of K and two of V
 //   - dkdv: one of K and of V, two of Q and of DO, with LSE and Delta
@@ -93,9 +93,9 @@ func LackingForSM90a(dim int, dt device.DType, capped bool) Lacking {
 }
 
 // hopperTakes returns the kernels for sm_90a that can compute attention of shape s; nil: the
-// device, the shape or the alignment of the tensors rules them out. strides are the distances
-// between rows of the tensors, in elements. If the device runs kernels for sm_90a and only the
-// attention's properties rule them out, it calls l.Slower, which notes that for the user.
+// device, the shape or the alignment of the tensors rules them out. The distances between rows of
+// the tensors are strides, in elements. If the device runs kernels for sm_90a and only the
+// attention's properties rule them out, l.Slower is called, a note for the user.
 func hopperTakes(l Launcher, s op.AttentionShape, strides []int, tensors ...device.Tensor) *hopperKernels {
 	if !l.SM90a() || s.TQ == 0 || s.TK == 0 {
 		return nil

@@ -8,8 +8,8 @@
 // In bf16, one kernel can compute all gradients of attention for heads of up to 128 elements
 // without softcap. Its blocks add to sums in device memory in a fixed order
 // (attention_gradients.cuh). For other shapes one kernel computes the gradients of keys and values,
-// another those of queries. GPUs of compute capability 9.0 have attention kernels of their own
-// (attention_hopper.go, hopper.cuh).
+// and another the gradient of queries. GPUs of compute capability 9.0 have attention kernels of
+// their own (attention_hopper.go, hopper.cuh).
 //
 // It imports device and device/op. A Launcher, which device/cuda implements, stands for the driver.
 // Invariant: grids and partitions of sums follow from the shapes alone, so a kernel gives the same

@@ -7,8 +7,8 @@ func init() {
 	add(RMSNormBackward)
 }
 
-// The three ways to normalize a group: by some lanes of a warp (team), by a block in registers
-// (rows), or by a block that reads it twice (wide); see rmsnorm.cuh.
+// The three ways to normalize a group; see rmsnorm.cuh. Some lanes of a warp (team) or a block
+// (rows) hold it in registers, or a block reads it twice (wide).
 var (
 	normTeam = forAccess("rmsnorm", "rmsnorm_team")
 	normRows = forAccess("rmsnorm", "rmsnorm_rows")
