@@ -54,7 +54,7 @@ func (f *function) fail(code int, detail string) error {
 // integer, the compiler may put the variable on the stack, and Go may move a stack.
 type frame struct {
 	words [16]uint64 // values that C reads or writes by address
-	bytes []byte     // text, parameters, at a multiple of 8
+	bytes []byte     // texts and parameters; begins at a multiple of 8
 }
 
 // Capacity in bytes of a new frame, and the largest capacity that returns to the pool.

@@ -133,7 +133,7 @@ func (f Found) String() string {
 			fmt.Fprintf(w, "\t\tlooked in %s\n", strings.Join(l.Searched, ", "))
 		}
 	}
-	w.Flush() // to a strings.Builder, which cannot fail
+	w.Flush() // cannot fail, since it writes to a strings.Builder
 	return b.String()
 }
 
@@ -234,7 +234,7 @@ func (e *Env) version(lib Library, handle uintptr, file string) (text string, ma
 		n := &NVML{}
 		n.bind(b)
 		if b.missingError() == nil && n.Init() == nil {
-			defer n.Shutdown() // nothing uses NVML any more
+			defer n.Shutdown() // the error does not matter: NVML is not used any more
 			if v, err := n.DriverVersion(); err == nil {
 				return v, 0
 			}

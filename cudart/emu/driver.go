@@ -13,7 +13,7 @@ import (
 // same time. Close closes one.
 type Driver struct {
 	opt    Options
-	number uint16 // part of its handles
+	number uint16 // part of all handles that the driver returns
 	rng    *rand.Rand
 
 	mu      sync.Mutex
@@ -30,7 +30,7 @@ type Driver struct {
 	faults     []error
 	moreFaults int
 	sticky     int32 // error code that all later calls return
-	hangEnded  bool  // see EndHang
+	hangEnded  bool  // EndHang was called
 	lost       bool
 
 	// Threads and contexts.
@@ -73,7 +73,7 @@ type Driver struct {
 type thread struct {
 	context uint64
 	gpu     *gpu  // device of the current call, if the call needs a context
-	last    int32 // cudaGetLastError
+	last    int32 // code that cudaGetLastError returns
 }
 
 var numbers atomic.Uint32

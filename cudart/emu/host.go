@@ -17,7 +17,7 @@ type pinned struct {
 	bytes uint64
 	owned []byte     // cudaHostAlloc memory; nil: registered
 	only  *gpu       // the device that it is pinned for; nil: all devices (portable)
-	view  ptx.Buffer // for kernels
+	view  ptx.Buffer // the memory as kernels see it
 }
 
 func (p *pinned) end() uint64 { return p.base + p.bytes }

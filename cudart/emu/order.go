@@ -52,7 +52,7 @@ func (c clock) with(stream int, n uint64) clock {
 // bytes is checked.
 type region struct {
 	name     string
-	segments []segment // touched ranges, sorted and disjoint
+	segments []segment // ranges accessed so far, sorted and disjoint
 	compact  int       // shrink does nothing below this number of segments
 
 	writers int    // number of pending operations that will write
@@ -109,7 +109,7 @@ func (d *Driver) touch(o *op, s span) {
 	at := s.from
 	for i := lo; i < len(r.segments) && at < s.to; i++ {
 		seg := &r.segments[i]
-		if seg.from > at { // never touched before
+		if seg.from > at { // bytes that no operation has accessed before
 			gap := segment{from: at, to: min(seg.from, s.to), reads: []*op{o}}
 			at = gap.to
 			r.segments = slices.Insert(r.segments, i, gap)

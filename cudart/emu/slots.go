@@ -35,10 +35,10 @@ var slots = struct {
 type class uint8
 
 const (
-	plain      class = iota // does nothing and fails
-	release                 // releases nevertheless, and fails
-	waits                   // waits nevertheless, and fails
-	prologue                // does nothing and fails; a later release may need it (see Live)
+	plain      class = iota // does nothing and returns an error
+	release                 // releases the object all the same, and returns an error
+	waits                   // waits all the same, and returns an error
+	prologue                // does nothing and returns an error; a later release may depend on it (see Live)
 	infallible              // cannot fail
 )
 
@@ -49,8 +49,8 @@ const (
 	needNothing need = iota
 	needDevice       // a device and a recent enough driver
 	needRuntime      // like needDevice; libcudart makes the primary context current
-	needInit         // cuInit
-	needContext      // like needInit, and a current context
+	needInit         // a call of cuInit before
+	needContext      // a call of cuInit before, and a current context
 	needCurrent      // a current context, from libcuda or libcudart
 )
 

@@ -8,7 +8,7 @@ import (
 // stream is a queue of operations that run in order.
 type stream struct {
 	gpu       *gpu
-	id        int // its component in clocks
+	id        int // index of its component in clocks
 	name      string
 	queue     []*op // incomplete operations; queue[0] may be running
 	last      *op   // newest operation, complete or not
@@ -36,7 +36,7 @@ type op struct {
 	extra   time.Duration          // time that events add to its duration
 
 	done    bool
-	hung    bool // see Options.HangAt
+	hung    bool // Options.HangAt has selected it
 	needed  bool // Lazy: a thread waits for it
 	waiters int
 }

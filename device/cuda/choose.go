@@ -88,7 +88,7 @@ func (b *blas) settle(p *product, k productKey, shape *cudart.MatmulShape, a cud
 		return err
 	}
 	if math.IsInf(float64(slices.Min(times)), 1) {
-		return nil // the following call is refused too, and reports it
+		return nil // the caller's call is refused as well, and returns the error
 	}
 	p.algorithm, p.proposed = p.proposed[slices.Index(times, slices.Min(times))], nil
 	if err := c.keep(b.platform, k.String(), p.algorithm); err != nil {

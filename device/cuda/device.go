@@ -66,8 +66,8 @@ type dev struct {
 	sm90a      bool
 	context    cudart.Context
 	blas       blas
-	own        atomic.Int64 // see OwnProducts
-	unified    atomic.Bool  // see InPlace
+	own        atomic.Int64 // products computed by mt's own kernels
+	unified    atomic.Bool  // the device uses host memory in place; see InPlace
 	// pace is a rate in FLOP/s that the device reaches in any case, by operand type. Expected times
 	// follow from it.
 	pace [2]float64
@@ -92,7 +92,7 @@ type dev struct {
 	spans       []span // ranges of pinned host memory, by address
 	pinnings    []*pinning
 	usage       device.Usage
-	scratch     []device.Mem // free scratch memory
+	scratch     []device.Mem // scratch memory that no stream uses
 	events      []cudart.Event
 	allEvents   []cudart.Event
 	streams     []*stream // open streams
@@ -100,11 +100,11 @@ type dev struct {
 	notes       []string
 	noted       map[string]bool // the subjects that noteOnce has noted
 	slower      map[slower]bool
-	fallbacks   []string       // see Fallbacks
+	fallbacks   []string       // products that cuBLASLt refused; see Fallbacks
 	late        []error        // the errors that Close returns
-	leaving     atomic.Bool    // see LeavePinned
+	leaving     atomic.Bool    // LeavePinned was called
 	beside      func(*piece)   // nil except in tests: called before a piece is pinned beside the device's work
-	lookEvery   time.Duration  // interval of look
+	lookEvery   time.Duration  // interval between calls of look
 	looking     sync.WaitGroup // the goroutine that calls look
 	lookingEnds chan struct{}  // ends the goroutine; nil: it does not run
 }
@@ -175,7 +175,7 @@ func (d *dev) check() error {
 		return fmt.Errorf("%w: libcuda is there and the NVIDIA driver is not loaded (%v)", cudart.ErrNoDevice, err)
 	}
 	if errors.Is(err, cudart.ErrDriverTooOld) {
-		runtime, _ := d.cuda.RuntimeVersion() // 0 after an error: then the text leaves it out
+		runtime, _ := d.cuda.RuntimeVersion() // 0 after an error, and then the message leaves the version out
 		return fmt.Errorf("%w: the driver serves CUDA %s and libcudart is of CUDA %s: update the driver, or name a folder with an older libcudart in MT_CUDA_LIBS",
 			err, cudaVersion(driver), cudaVersion(runtime))
 	}
@@ -279,7 +279,7 @@ const (
 	leastContext = 192 << 20 // smallest context of any supported GPU
 	mostContext  = 2 << 30   // above it, another process must have taken memory meanwhile
 	lazyBlas     = 64 << 20  // kernels that cuBLASLt loads at first use
-	lazyModule   = 2 << 20   // for a module of mt: it needs less than 256 KiB, but memory comes in such pieces
+	lazyModule   = 2 << 20   // a module of mt: it needs less than 256 KiB, but CUDA allocates 2 MiB at a time
 )
 
 // setBudget sets the limit of device memory. The free bytes are before without the CUDA context and

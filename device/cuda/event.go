@@ -18,8 +18,8 @@ import (
 type mark struct {
 	dev  *dev
 	cuda cudart.Event
-	refs atomic.Int32  // the event, waits not yet enqueued, and a stream's fence; at 0 cuda is free for reuse
-	made chan struct{} // closed when the first record is enqueued or has failed
+	refs atomic.Int32  // references: by the event, by waits not yet enqueued and by a stream's fence; at 0 cuda can be reused
+	made chan struct{} // closed when the first recording has been enqueued or has failed
 
 	recorded bool // the record was enqueued; set before made is closed
 

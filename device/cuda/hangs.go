@@ -56,9 +56,9 @@ type task struct {
 // or a copy. An entry with stream set is a wait for that other stream.
 type launch struct {
 	task
-	call   string // the kernel or the C function
+	call   string // name of the kernel or of the C function
 	stream *stream
-	at     uint64 // with stream: the wait ends when the first at launches of stream have ended
+	at     uint64 // if stream is set: the wait ends when the first at launches of stream have ended
 }
 
 func (l *launch) String() string {
@@ -74,7 +74,7 @@ func (l *launch) String() string {
 type fence struct {
 	at    uint64
 	event cudart.Event
-	mark  *mark // of Record: the fence holds a reference
+	mark  *mark // if Record enqueued the event: its mark, with a reference held by the fence
 	own   bool  // the fence owns the event and gives it back
 }
 
@@ -84,15 +84,15 @@ type unended struct {
 	mu       sync.Mutex
 	n        uint64   // launches so far
 	ended    uint64   // launches known to have ended
-	launches []launch // launches from number from on, at most mostUnended
+	launches []launch // the launches numbered from, from+1, …; at most mostUnended
 	from     uint64
-	fences   []fence // by at
+	fences   []fence // sorted by at
 	since    float64 // longest expected seconds of the launches after the last fence
 
 	looking sync.Mutex // held while the stream is checked, and while it is destroyed
 	gone    bool       // the stream is destroyed
-	seen    uint64     // ended, at the last look
-	looks   int        // consecutive looks without progress
+	seen    uint64     // value of ended at the last check
+	looks   int        // consecutive checks without progress
 	told    bool       // the hang was reported; see hold
 	hanging string     // work that has not ended for hangLeast or longer; under mu
 }
@@ -345,7 +345,7 @@ func (s *stream) moved() bool {
 		done, err := d.cuda.EventQuery(d.context, first.event)
 		if errors.Is(err, cudart.ErrContextLost) {
 			u.hold(false)
-			return true // hanging stays, for the error that ends the run
+			return true // keep u.hanging, for the error that ends the run
 		}
 		if !done || err != nil {
 			return false

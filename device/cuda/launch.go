@@ -28,7 +28,7 @@ var table = kernels.Operations.Clone()
 type launcher struct {
 	stream  *stream
 	params  kernels.Params
-	scratch device.Mem // the stream's, from the first use on
+	scratch device.Mem // the stream's scratch memory, taken at first use
 	err     error      // error of the current operation
 	task    task       // the current operation
 }

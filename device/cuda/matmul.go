@@ -88,7 +88,7 @@ func refusal(err error) bool {
 // speed may not be the best.
 type productKey struct {
 	m, n, k                 int
-	ragged                  bool // m, or k with transA, is a rounded extent
+	ragged                  bool // m, or k with transA, is rounded up to a power of two
 	transA, transB, c, bias bool
 	in, out                 device.DType
 	align                   [5]uint16 // of A, B, C, D and the bias, in bytes

@@ -82,7 +82,7 @@ func (d *dev) copiesTo(other *dev) (right bool, err error) {
 	err = down.Sync()
 	up.CopyH2D(src, sent)
 	up.(*stream).copyPeer(other, dst, src)
-	err = errors.Join(err, up.Close()) // waits
+	err = errors.Join(err, up.Close()) // Close waits for the copy
 	down.CopyD2H(got, dst)
 	err = errors.Join(err, down.Close())
 	return bytes.Equal(sent, got), err

@@ -42,7 +42,7 @@ type piece struct {
 // pinning is the part of a call of Register that a goroutine pins while the device works.
 type pinning struct {
 	pieces  []piece
-	total   int64 // bytes of the whole call
+	total   int64 // bytes of the whole call of Register
 	refused refusals
 	stop    atomic.Bool
 	ended   sync.WaitGroup
@@ -50,7 +50,7 @@ type pinning struct {
 
 // refusals sums up the memory that the system refused to pin.
 type refusals struct {
-	err   error // of the last one
+	err   error // the reason for the last refusal
 	bytes int64
 }
 
@@ -218,7 +218,7 @@ func (d *dev) noteRefused(r refusals, total int64) {
 // sets the piece's error and does not count as failure. It reports progress to Options.Pinning;
 // total is the size of all pieces in bytes.
 func (d *dev) registerAll(pieces []piece, total int64, threads int) {
-	var mu sync.Mutex // of the following variables
+	var mu sync.Mutex // guards the following variables
 	var done int64
 	var failed atomic.Bool
 	d.forAll(pieces, total, threads, func(p *piece) {
@@ -306,7 +306,7 @@ func (d *dev) stopPinning(pieces []piece) {
 	d.mu.Lock()
 	d.pinnings = slices.DeleteFunc(d.pinnings, func(r *pinning) bool {
 		is := pieces == nil
-		for i := range r.pieces { // their errors are being written
+		for i := range r.pieces { // other fields of the pieces are being written
 			is = is || at[address(r.pieces[i].mem)]
 		}
 		if is {

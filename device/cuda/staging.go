@@ -28,7 +28,7 @@ const (
 type staging struct {
 	stream *stream
 	slabs  [2]slab
-	pool   *parallel.Pool // copies within host memory
+	pool   *parallel.Pool // threads that copy within host memory
 }
 
 // prepare ensures that the slabs are large enough for a copy of n bytes, and allocates larger ones if not.

@@ -39,7 +39,7 @@ const (
 type command struct {
 	name string
 	what what
-	slow bool // may wait on the host, so it goes to the worker; a slow copy is staged
+	slow bool // may wait on the host, so the worker executes it; a slow copy goes through staging slabs
 
 	call     op.Call[kernels.Launcher] // operation
 	task     task                      // operation
@@ -67,7 +67,7 @@ type stream struct {
 	name    string
 	cuda    cudart.Stream
 	notices *parallel.Queue[notice]
-	later   *parallel.Queue[command] // for the worker
+	later   *parallel.Queue[command] // commands for the worker
 	worker  sync.Once                // starts the worker
 	ended   sync.WaitGroup
 	closing sync.Once
@@ -114,7 +114,7 @@ func (s *stream) tell(n notice) {
 	} else {
 		if err := s.dev.cuda.EventSynchronize(s.dev.context, n.after); err != nil {
 			s.fail("Notify", err)
-			s.dev.regret(err) // the last Sync may have been earlier
+			s.dev.regret(err) // if no Sync follows, only Close reports it
 		}
 		s.unended.reached(s.dev, n.at)
 		s.dev.giveEvent(n.after)

@@ -12,7 +12,7 @@ import (
 // A GPU that drives a display, and a GPU under Windows' driver, has a watchdog. The watchdog ends a kernel after
 // about 2 seconds, and the context with it. mt splits launches that might take longer.
 const (
-	launchSeconds = 1.0 // longest time of a launch
+	launchSeconds = 1.0 // longest time of a launch in seconds
 	// FLOPs (multiplications and additions) of a multiprocessor in a clock cycle, on the slowest
 	// supported GPUs: 512 in tensor cores with fp32 sums (GA102, AD102), 128 outside tensor cores
 	// (GA100). Source: NVIDIA's whitepapers of these GPUs.

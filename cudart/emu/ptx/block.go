@@ -10,13 +10,13 @@ import (
 type block struct {
 	kernel  *Kernel
 	launch  *Launch
-	shape   shape // of the launch that filled the special registers
+	shape   shape // dimensions of the launch that filled the special registers
 	ctaid   [3]uint32
 	threads int
-	warps   []*warp // of this launch
+	warps   []*warp // warps of the current launch
 	spare   []*warp
 	shared  []byte
-	cells   []cell // of shared memory
+	cells   []cell // access history of shared memory, by word
 	rows    []row
 	params  []byte
 	slots   []slot

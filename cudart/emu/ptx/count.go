@@ -13,7 +13,7 @@ type Counts struct {
 	Warps  int64
 	By     [Classes]int64 // instructions that at least one thread executed
 	Off    int64          // instructions that no thread executed because of their guards
-	Lanes  int64          // thread instructions
+	Lanes  int64          // instructions counted by thread: up to 32 for each warp instruction
 	// Divergent is the number of branches at which threads of a warp went to different instructions.
 	Divergent int64
 	// Fresh is the number of distinct 32-byte sectors that each block reads, summed over blocks.
@@ -33,7 +33,7 @@ type Counts struct {
 // Traffic is the accesses of warps to global memory.
 type Traffic struct {
 	Requests int64 // warp instructions that access global memory
-	Bytes    int64 // requested by threads
+	Bytes    int64 // bytes that threads request
 	Sectors  int64 // 32-byte sectors that hold these bytes, each counted once per request
 }
 

@@ -28,7 +28,7 @@ type proxy struct {
 	loads   []*bulkCopy    // pending copies to shared memory
 	late    bool           // copies land only when no warp can make progress, instead of at random
 	hash    uint64
-	news    int // number of events so far that may let another warp go on
+	news    int // number of events so far after which another warp may continue
 	expired int // value of news when waits last gave up early
 	groups  []warpgroup
 	pool    int // registers available to setmaxnreg.inc

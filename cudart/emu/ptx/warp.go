@@ -12,9 +12,9 @@ type warp struct {
 	preds     []uint32
 	live      uint32 // mask of the threads that have not exited
 	stack     []frame
-	tmp32     lanes32 // results of partially masked instructions
+	tmp32     lanes32 // results of an instruction before those of active threads are copied
 	tmp64     lanes64
-	opA       lanes32 // adjusted operands
+	opA       lanes32 // converted operands of famWrapped
 	opB       lanes32
 	opC       lanes32
 	addr      lanes64 // the addresses of the threads' accesses
@@ -25,7 +25,7 @@ type warp struct {
 	polled    uint32   // mask of the threads that execute poll
 	giveUp    bool     // end the wait of poll although its phase is not over
 	stored    uint32   // mask of the threads that have stored to shared memory since their last fence.proxy.async
-	registers int      // per thread, in kernels with setmaxnreg
+	registers int      // registers of each thread, in kernels with setmaxnreg
 	products  products
 	guards    []guardedRegister
 	bulk      bulkCopies

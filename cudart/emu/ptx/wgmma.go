@@ -35,7 +35,7 @@ type products struct {
 type asyncProduct struct {
 	in    *inst
 	group uint32
-	add   bool     // accumulate (scale-d)
+	add   bool     // add to the former sums (scale-d)
 	rows  []uint32 // offsets in shared memory of the operands' 16-byte pieces: A, unless in registers, then B
 }
 

@@ -30,7 +30,7 @@ func (g *GPU) Bound(w Work) []Busy {
 		issue += float64(k) * costs[c].issue
 		busy[costs[c].unit] += float64(k) * costs[c].cycles
 	}
-	issue += float64(n.Off) // these are issued too
+	issue += float64(n.Off) // instructions that no thread executes are issued too
 	busy[unitTensor] += float64(n.Grouped) / groupedRate
 	global, shared := n.Cached(), n.Shared()
 	memory := path(shared.Wavefronts+n.By[ptx.ClassShuffle], global.Sectors, 0)

@@ -62,7 +62,7 @@ func (z Size) attention() []Case {
 			out = append(out, z.attend(device.BF16, dim, length, false), z.attend(device.BF16, dim, length, true))
 		}
 	}
-	z.Tokens /= 4 // wide heads and fp32 are slow to emulate
+	z.Tokens /= 4 // fewer tokens, because wide heads and fp32 are slow to emulate
 	return append(out, z.attend(device.BF16, 256, z.Lengths[0], false), z.attend(device.BF16, 256, z.Lengths[0], true),
 		z.attend(device.F32, 128, z.Lengths[0], false), z.attend(device.F32, 128, z.Lengths[0], true))
 }

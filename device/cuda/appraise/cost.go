@@ -86,7 +86,7 @@ func (g *GPU) costs() (out [ptx.Classes]cost) {
 		ptx.ClassBarrier:     {issue: 1},
 		ptx.ClassWarpSync:    {issue: 1},
 		ptx.ClassFence:       {issue: 1},
-		ptx.ClassWGMMA:       {1, unitTensor, 0, false, 0}, // by its columns: see product
+		ptx.ClassWGMMA:       {1, unitTensor, 0, false, 0}, // product computes the cycles from the number of columns
 		ptx.ClassWGMMAOrder:  {issue: 1},
 		ptx.ClassBulk:        {issue: 1},
 		ptx.ClassBulkWait:    {issue: 1},

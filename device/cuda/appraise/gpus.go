@@ -9,7 +9,7 @@ import (
 
 // GPU has the properties of a GPU on which predicted kernel times depend.
 type GPU struct {
-	Name string // as in plan/rates
+	Name string // name in plan/rates
 	Arch *Architecture
 	SMs  int
 	// Clock is the clock in GHz at which the GPU has the peak rates of its datasheet.
@@ -33,7 +33,7 @@ type GPU struct {
 // per Compute Capability" for resident blocks and warps, "Throughput of Native Arithmetic Instructions" for lanes.
 type Architecture struct {
 	Name          string
-	Warps, Blocks int // resident at a time
+	Warps, Blocks int // most on a multiprocessor at a time
 	Shared        int // bytes of shared memory for all resident blocks
 	// Operations that a multiprocessor completes in a cycle: fp32 multiply-adds, and 32-bit integer additions,
 	// comparisons and logic.
@@ -45,14 +45,14 @@ type Architecture struct {
 // memory. Lanes are operations that an SM starts in a cycle.
 const (
 	registersOfSM   = 64 << 10
-	registerUnit    = 256 // allocation unit of a warp's registers
-	warpUnit        = 4   // allocation unit of warps
+	registerUnit    = 256 // a warp's registers are allocated in multiples of this
+	warpUnit        = 4   // warps are allocated in multiples of this
 	sharedUnit      = 128 // bytes
 	sharedReserved  = 1 << 10
 	specialLanes    = 16 // exponentials, reciprocals, conversions of integers and floats
 	packLanes       = 64 // conversions of two floats to a pair, integer products
-	sectorsOfL1     = 4  // that the first-level cache moves in a cycle
-	bytesToL2       = 64 // that a multiprocessor exchanges with the L2 cache in a cycle
+	sectorsOfL1     = 4  // sectors of 32 bytes that the first-level cache moves in a cycle
+	bytesToL2       = 64 // bytes that a multiprocessor exchanges with the L2 cache in a cycle
 	quarters        = 4
 	lanesOfQuarters = 32 * quarters
 )

@@ -11,8 +11,8 @@ import (
 type Replay struct {
 	Kernel   *ptx.Kernel
 	Trace    *ptx.Trace
-	Resident int // blocks at a time
-	Rounds   int // consecutive blocks in each place; the first ones begin together
+	Resident int // thread blocks on the multiprocessor at a time
+	Rounds   int // thread blocks that run in each place, one after another; the first ones begin together
 	// Miss is the share of the requests to the L2 cache, counted in sectors of 32 bytes, that go on to device memory.
 	Miss float64
 	// Active is the number of multiprocessors that share the L2 cache and the memory.
@@ -46,7 +46,7 @@ func (g *GPU) Cycles(r Replay) float64 {
 	for m.left > 0 {
 		m.now = m.step()
 	}
-	return max(m.end, m.memory) / float64(r.Rounds) // stores are still on their way when blocks end
+	return max(m.end, m.memory) / float64(r.Rounds) // memory: a block's last stores may reach the L2 cache after its end
 }
 
 // machine is the state of one multiprocessor while a launch is replayed (simulated instruction by instruction). Times
@@ -56,12 +56,12 @@ type machine struct {
 	meanings []ptx.Meaning
 	trace    *ptx.Trace
 	now, end float64
-	left     int // blocks that have not ended, including those to come
+	left     int // blocks that have not ended or not begun
 
 	parts  [quarters]part
 	path   float64 // time at which the path to shared memory and caches is free
 	memory float64 // time at which the path to the L2 cache is free
-	slowed float64 // see GPU.slowed
+	slowed float64 // factor by which wgmma is slower than the peak; see GPU.slowed
 	taken  float64 // share of the path to shared memory that the last wgmma takes
 	until  float64 // time at which tensor cores finish that wgmma
 	sector float64 // cycles of a sector on the path to the L2 cache
@@ -72,7 +72,7 @@ type machine struct {
 // instructions of its own warps.
 type part struct {
 	warps []*replayed
-	free  float64 // time at which it can issue
+	free  float64 // time at which the quarter can issue again
 	units [units]float64
 	last  *replayed
 }
@@ -88,8 +88,8 @@ type place struct {
 // happening is one event of the trace, such as the end of a bulk copy, in one simulated thread
 // block. The event needs several instructions, and happens with the last of them.
 type happening struct {
-	left int32   // required steps that have not been taken
-	at   float64 // time at which the taken steps are done
+	left int32   // instructions that the event still needs
+	at   float64 // time at which the instructions so far are done
 }
 
 func newMachine(g *GPU, r Replay) *machine {

@@ -18,7 +18,7 @@ import (
 // their blocks later.
 type rig struct {
 	buffers  []*ptx.Buffer
-	zeros    bool // tensors of numbers stay zero, for launches that do not run
+	zeros    bool // random leaves tensors zero, which saves time if launches do not run
 	params   kernels.Params
 	rng      *rand.Rand
 	launches []launch
@@ -33,7 +33,7 @@ type launch struct {
 	grid, block [3]uint32
 	shared      int
 	params      []byte
-	marks       int // offset in params of the address of a ticket and marks; 0: none
+	marks       int // offset in params of the address of the ticket counter and marks; 0: blocks do not wait for each other
 }
 
 func newRig() *rig {

@@ -21,7 +21,7 @@ type sample struct {
 	// once says that no block may run twice. Then all blocks run in order, and each is traced in its only run.
 	once bool
 
-	known   map[int]*ptx.Counts // by group
+	known   map[int]*ptx.Counts // counts of the block that ran, by group
 	ran     map[int]uint32      // the block that ran for the group
 	reach   map[*ptx.Buffer]ptx.Access
 	lines   []line  // ranges of groups whose counts are interpolated
@@ -55,7 +55,7 @@ func (s *sample) take() error {
 	}
 	s.groups = blocks / s.heads / s.repeats
 	knots := []int{0, 1, s.groups / 2, s.groups - 2, s.groups - 1}
-	const few = 9 // too few groups for a search
+	const few = 9 // up to this many groups, all run
 	if s.once || s.groups <= few {
 		knots = knots[:0]
 		for i := range s.groups {

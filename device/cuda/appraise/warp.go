@@ -11,17 +11,17 @@ import (
 type replayed struct {
 	place    *place
 	steps    []ptx.Step
-	next     int         // the first step after the window
+	next     int         // index of the first step after the window
 	writers  [][]int32   // for each register, the steps that produce its value
 	done     []float64   // for each step, the time of its result
 	window   []candidate // steps not yet issued, in order
 	closed   bool        // the window ends with a step that later steps may not pass
 	wake     float64     // earliest time of the next issue
 	waits    int32       // the event that it waits for; 0: none
-	copies   groups      // of cp.async
-	bulks    groups      // of bulk copies to global memory
-	reads    groups      // bulk copies, until they have read shared memory
-	products groups      // of wgmma
+	copies   groups      // pending cp.async
+	bulks    groups      // pending bulk copies to global memory
+	reads    groups      // bulk copies that have not yet read all their shared memory
+	products groups      // pending wgmma
 }
 
 // groups tracks asynchronous operations of a warp that are committed in groups and awaited group by
@@ -104,7 +104,7 @@ func (m *machine) fill(w *replayed) {
 				}
 			}
 		}
-		if m.costs[x.Class].issue == 0 { // not an instruction of the GPU: its result is its input
+		if m.costs[x.Class].issue == 0 { // the GPU has no such instruction: its result is its input
 			for _, r := range x.Writes {
 				w.writers[r] = append(w.writers[r][:0], needs...)
 			}
@@ -209,7 +209,7 @@ func (m *machine) execute(q *part, w *replayed, i int) {
 	}
 	copy(w.window[i:], w.window[i+1:])
 	last := len(w.window) - 1
-	w.window[last] = candidate{needs: c.needs} // its memory is reused
+	w.window[last] = candidate{needs: c.needs} // the memory of needs is reused
 	w.window = w.window[:last]
 	w.wake = m.now + 1
 	if c.order != fence {

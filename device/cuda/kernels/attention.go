@@ -35,7 +35,7 @@ func headDimError(dim int) error {
 // a thread block) and thread counts here must match the CUDA C files.
 type attentionKernels struct {
 	dim               int
-	forward, keys, qs attentionKernel // qs: the gradient of queries
+	forward, keys, qs attentionKernel // keys: gradients of keys and values; qs: gradient of queries
 }
 
 type attentionKernel struct {

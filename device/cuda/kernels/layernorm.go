@@ -48,7 +48,7 @@ func LayerNormBackward(l Launcher, a *op.LayerNormBackward) {
 		layerNormBackwardOfWide(l, a, wide)
 		return
 	}
-	part, slices, each := slicesOf(l, count, dim, 8, max(1, 1<<21/dim)) // as many sums as in RMSNormBackward
+	part, slices, each := slicesOf(l, count, dim, 8, max(1, 1<<21/dim)) // the same limit on partial sums as in RMSNormBackward
 	p := l.Params().Tensor(a.DX).Tensor(part).Tensor(a.DY).Tensor(a.X).Tensor(a.W).Tensor(a.Stats)
 	p.I32(a.Rows).I32(a.Dim).Bool(a.Add).I32(each)
 	l.Launch(layerNormBackwardRows.of(wide, dt), line(int64(slices)), line(int64(threads)), 0, p)

@@ -10,11 +10,11 @@ func init() { add(MatMul) }
 // matMulTile is a set of kernels that compute a matrix product D in thread blocks of one size.
 type matMulTile struct {
 	kernels   [4]Kernel // nn, tn (A transposed), nt (B transposed), tt
-	m, n, k   int64     // rows and columns of D in a block; extent of k in one stage
+	m, n, k   int64     // rows and columns of D in a block; k that one stage covers
 	threads   uint32
 	perSM     int64 // blocks that a multiprocessor runs at a time
-	cycles    int64 // cycles that a stage takes all of them
-	overheads int64 // cycles before the first and after the last stage
+	cycles    int64 // cycles of one stage, in which all of these blocks advance
+	overheads int64 // cycles of a block before its first and after its last stage
 }
 
 func newMatMulTile(module, name string, m, n, k int64, threads uint32, shared int, perSM, cycles, overheads int64) *matMulTile {

@@ -18,8 +18,8 @@ var (
 
 const (
 	pieceThreads = 256  // threads of a block
-	pieceElems   = 16   // elements of a tensor that a thread takes
-	normSlices   = 1024 // most sums of squares
+	pieceElems   = 16   // elements that a thread computes
+	normSlices   = 1024 // most slices, each with a sum of squares
 )
 
 // WeightedSum launches op.WeightedSum.

@@ -36,7 +36,7 @@ var registers = sync.OnceValue(func() map[string]map[string]Use {
 				continue // the kernel is not for this architecture
 			}
 			static, err := strconv.Atoi(cells[1])
-			used, _, _ := strings.Cut(cells[2+i], "!") // what follows are bytes of local memory
+			used, _, _ := strings.Cut(cells[2+i], "!") // bytes of local memory follow the exclamation mark
 			count, err2 := strconv.Atoi(used)
 			if err != nil || err2 != nil {
 				panic("kernels: registers.txt: " + line) // cannot happen: the file is embedded and a test reads it

@@ -21,9 +21,9 @@ var (
 )
 
 const (
-	teamThreads = 256 // threads of a block of teams
+	teamThreads = 256 // threads of a block that consists of teams
 	teamElems   = 8   // elements of a group that a lane of a team holds
-	rowThreads  = 512 // most threads of a block that takes whole groups
+	rowThreads  = 512 // most threads of a block that computes whole groups
 )
 
 // teamFor returns how many lanes (threads of a warp) hold a group of dim elements in registers; 0:
@@ -59,7 +59,7 @@ func threadsFor(dim int, wide bool) int {
 
 // RMSNorm launches op.RMSNorm.
 func RMSNorm(l Launcher, a *op.RMSNorm) {
-	const teamGroups = 2 // groups that a team takes
+	const teamGroups = 2 // groups that a team computes
 	if a.Rows == 0 || a.Groups == 0 || a.Dim == 0 {
 		return
 	}
@@ -73,7 +73,7 @@ func RMSNorm(l Launcher, a *op.RMSNorm) {
 		p.I32(int(count)).I32(a.Groups).I32(a.Dim).F32(a.Eps).F32(a.Offset).I32(team)
 		l.Launch(normTeam.of(wide, dt), line(ceilDiv(count, int64(teamThreads/team*teamGroups))), line(teamThreads), 0, p)
 	case threads > 0:
-		each := min(max(count/1024, 1), 4) // four groups share what a block reads of W
+		each := min(max(count/1024, 1), 4) // up to four groups share a block's read of W
 		p.I32(int(count)).I32(a.Groups).I32(a.Dim).F32(a.Eps).F32(a.Offset).I32(int(each))
 		l.Launch(normRows.of(wide, dt), line(ceilDiv(count, each)), line(int64(threads)), 0, p)
 	default:

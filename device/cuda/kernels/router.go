@@ -56,7 +56,7 @@ func Router(l Launcher, a *op.Router) {
 	if a.T == 0 {
 		return
 	}
-	const most = 1024 // slices
+	const most = 1024 // most slices of the tokens
 	each := ceilDiv(ceilDiv(int64(a.T), most), routerWarps) * routerWarps
 	var part device.Tensor
 	slices := int(ceilDiv(int64(a.T), each))
