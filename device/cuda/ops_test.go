@@ -315,8 +315,8 @@ func TestWidestHeads(t *testing.T) {
 	})
 }
 
-// TestAlignment: alignment returns the largest power of two that divides an address, from 2 to
-// device.Align, because algorithms depend on it.
+// TestAlignment: alignment returns the largest of device.Align, 16, 8, 4 and 2 that divides an
+// address. Algorithms depend on it.
 func TestAlignment(t *testing.T) {
 	for addr, want := range map[uintptr]uint16{0: device.Align, 3 * device.Align: device.Align, device.Align + 16: 16, 48: 16, 24: 8, 20: 4, 6: 2} {
 		if got := alignment(addr); got != want {

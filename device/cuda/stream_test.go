@@ -37,8 +37,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestRegistration: copies of memory inside a registered range are not staged. For other memory
-// they are, which is noted once with the system's reason.
+// TestRegistration: copies of memory inside a registered range are not staged. Copies of other
+// memory go through mt's staging buffers, and none is left to the driver to stage.
 func TestRegistration(t *testing.T) {
 	d, drv := newDevice(t, emu.Options{}, Options{})
 	host := make([]byte, 1<<20)

@@ -112,7 +112,8 @@ func TestAtomics(t *testing.T) {
 		l := Launch{Kernel: parse(t, strings.Replace(small(c.op), ".reg .pred", ".reg .f32 %f;\n.reg .pred", 1)).Kernel("k"), Grid: dim(2), Block: dim(64),
 			Params: params(buf.Base, uint32(0)), Memory: h}
 		testkit.Must(l.Run())(t)
-		// The float 100 is a denormal: adding 1 to it 128 times gives 128.
+		// The word 100, read as a float, is the denormal 100·2⁻¹⁴⁹. Adding 1 to it 128 times gives
+		// 128.
 		if got := binary.LittleEndian.Uint32(buf.Data); got != c.want {
 			t.Errorf("%s gives %d, want %d", c.op, got, c.want)
 		}

@@ -12,7 +12,7 @@
 #include "activation.cuh"
 
 static constexpr int THREADS = 256; // at most
-static constexpr int ELEMS = 16;    // columns a thread takes
+static constexpr int ELEMS = 16;    // columns that a thread computes
 
 // Smooth is f(x) = x·σ(z), where Of computes z (argument) and its derivative (slope).
 template <class Of> struct Smooth {

@@ -15,12 +15,12 @@
 struct Shape {
   const int *cu_q, *cu_k;
   int seqs, heads, kv_heads, dim, window;
-  int first_head, some_heads; // of the launch: those of queries, or of keys where a block has a tile of keys
+  int first_head, some_heads; // the heads of the launch: query heads, or key heads if a block has a tile of keys
   i64 tq, q_stride, k_stride; // in elements
   float scale;                // > 0
   int vector;                 // bit 0: inputs can be read, bit 1: outputs written in 16 bytes
   float cap, ratio;           // ratio: scale / cap
-  METHOD float unit() const;  // what a score in registers is multiplied by: cap, or scale
+  METHOD float unit() const;  // the factor of a score in registers: cap, or scale
 };
 
 // SHAPE_PARAMS are the parameters of every kernel after its tensors, SHAPE is the Shape made of
@@ -54,11 +54,11 @@ DEV float capped(float product, float &slope, const Shape &a) {
 
 // Place says what a block works on: a tile of one sequence and one head.
 struct Place {
-  i64 q0, k0;     // the sequence's first query and key among all
-  int nq, nk;     // how many it has
+  i64 q0, k0;     // the sequence's first query and key, counted over all sequences
+  int nq, nk;     // the sequence's number of queries and keys
   int first;      // the tile's first query or key in the sequence
   int head, sequence;
-  METHOD int shift() const { return nk - nq; } // from a query to its place
+  METHOD int shift() const { return nk - nq; } // place of a query − its number in the sequence
 };
 
 // find_place finds the tile and the head for a block, by the block's number. Heads vary fastest.
@@ -138,13 +138,13 @@ DEV int thread_now() {
 // and a barrier.
 template <int ROWS, int D, int THREADS>
 DEV void load_tile(u32 tile, const bf16 *src, i64 stride, int rows, int dim, bool vector) {
-  constexpr int CHUNKS = D / 8, ACROSS = CHUNKS == 12 ? 16 : CHUNKS, STEP = THREADS / ACROSS; // STEP rows at a time
+  constexpr int CHUNKS = D / 8, ACROSS = CHUNKS == 12 ? 16 : CHUNKS, STEP = THREADS / ACROSS; // a pass copies STEP rows
   static_assert(ROWS % STEP == 0);
   if (vector) {
     int thread = thread_now(), row = thread / ACROSS, chunk = thread % ACROSS;
     if (ACROSS != CHUNKS && chunk >= CHUNKS) return;
     const bf16 *from = src + row * stride + chunk * 8;
-    if (rows >= ROWS && dim == D) { // all there: half the instructions
+    if (rows >= ROWS && dim == D) { // no row or column is missing: half the instructions
 #pragma unroll
       for (int i = 0; i < ROWS; i += STEP, from += STEP * stride) {
         keep_here(from);
@@ -161,7 +161,7 @@ DEV void load_tile(u32 tile, const bf16 *src, i64 stride, int rows, int dim, boo
     return;
   }
 #pragma clang loop unroll(disable)
-  for (int at = thread_now(); at < ROWS * D / 2; at += THREADS) { // two columns at a time: few registers
+  for (int at = thread_now(); at < ROWS * D / 2; at += THREADS) { // two columns at a time need few registers
     int row = at / (D / 2), column = at % (D / 2) * 2;
     const bf16 *from = src + row * stride + column;
     u32 pair = 0;

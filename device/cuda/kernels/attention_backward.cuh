@@ -97,12 +97,12 @@ DEV u32x4 load_shared_4(u32 from) {
 // K stays in registers. There are STAGES buffers, each for a tile of BM queries: Q, DO, LSE, Delta.
 template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGradients {
   static constexpr int THREADS = KW * HALVES * 32, BN = KW * 16, W = D / HALVES;
-  static constexpr int SUB = CAPPED && KEEP ? 16 : 32; // slopes take registers
+  static constexpr int SUB = CAPPED && KEEP ? 16 : 32; // fewer queries at a time, since slopes take registers
   using Tile = SharedTile<D>;
   static constexpr int K_AT = BN * Tile::PITCH, STAGE_AT = KEEP ? K_AT : 2 * K_AT;
   static constexpr int DO_AT = BM * Tile::PITCH, LSE_AT = 2 * DO_AT, DELTA_AT = LSE_AT + BM * 4, STAGE = DELTA_AT + BM * 4;
   static constexpr int NOTES_AT = STAGE_AT + STAGES * STAGE; // 32 bytes
-  static_assert(!KEEP || (STAGES == 2 && 2 * BM >= BN)); // K is staged in the second stage
+  static_assert(!KEEP || (STAGES == 2 && 2 * BM >= BN)); // K passes through the second buffer
   static constexpr int KEPT = KEEP ? D / 16 : 1;
 
   float dk[W / 8][4], dv[W / 8][4];
@@ -139,7 +139,7 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
   // add adds to dk and dv the terms of SUB queries of a tile, from its row i on.
   METHOD void add(u32 shared, u32 tile, int i, const Shape &a) {
     int from = gap(shared, tile, i), key = (thread_now() >> 5) % KW * 16;
-    int keys = (int)load_shared_4(shared + NOTES_AT + 16)[3]; // the place behind the last query's is there too
+    int keys = (int)load_shared_4(shared + NOTES_AT + 16)[3]; // keys also equals the place after the last query's
     if (key >= keys || from >= keys || blind(from, from + SUB - 1, key, key + 15, a.window)) return; // the same for all of the warp
     u32 stage = shared + STAGE_AT + tile % STAGES * STAGE, q = stage + i * Tile::PITCH, floats = stage + LSE_AT + i * 4;
     int thread = thread_now(), lane = thread & 31, warp = thread >> 5, own = warp % KW * 16, half = warp / KW * W;
@@ -199,7 +199,7 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
       store_shared(shared + NOTES_AT, u32x4{(u32)w.q0, (u32)w.nq, (u32)see.low, (u32)tiles});
       store_shared(shared + NOTES_AT + 16, u32x4{(u32)(w.head * group), (u32)(see.low + w.shift() - w.first), (u32)(tiles * group), (u32)(w.nk - w.first)});
     }
-    sync_threads(); // the notes are there
+    sync_threads(); // the notes are written
     if (STAGES == 2 && tiles > 0) fetch(shared, 0, q, dout, lse, delta, a);
     else copy_async_commit();
     if (KEEP) {
@@ -221,8 +221,8 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
       for (int i = 0; i < BM; i += SUB) add(shared, tile, i, a);
     }
     copy_async_wait<0>();
-    sync_threads(); // every warp stores through a part of V's tile
-    find_place<BN>(w, a, a.cu_k, false); // anew: kept, it would cost registers
+    sync_threads(); // V's tile is free: every warp stores its results through a part of it
+    find_place<BN>(w, a, a.cu_k, false); // found again, because keeping it would cost registers
     int warp = threadIdx_x >> 5, first = w.first + warp % KW * 16, half = warp / KW * W;
     u32 part = shared + warp * 16 * W * 2;
     i64 to = (w.k0 + first) * out_stride + (i64)w.head * a.dim + half;
@@ -237,7 +237,7 @@ template <int D, int WARPS, int BN, int STAGES, bool KEEP> struct QueryGradients
   static constexpr int THREADS = WARPS * 32, BM = WARPS * 16, SUB = 32;
   using Tile = SharedTile<D>;
   static constexpr int DO_AT = BM * Tile::PITCH, STAGE_AT = KEEP ? 0 : 2 * DO_AT, V_AT = BN * Tile::PITCH, STAGE = 2 * V_AT;
-  static_assert(!KEEP || STAGES * STAGE >= 2 * DO_AT); // Q and DO are staged there
+  static_assert(!KEEP || STAGES * STAGE >= 2 * DO_AT); // Q and DO pass through the buffers
   static constexpr int KEPT = KEEP ? D / 16 : 1;
 
   float dq[D / 8][4];
@@ -337,7 +337,7 @@ template <int D, int WARPS, int BN, int STAGES, bool KEEP> struct QueryGradients
       if (STAGES == 2) stage = 2 * shared + 2 * STAGE_AT + STAGE - stage;
     }
     copy_async_wait<0>();
-    sync_threads(); // every warp stores through a part of shared memory
+    sync_threads(); // the tiles are free: every warp stores its results through a part of them
     store_tile<D>(dq_out + (w.q0 + first) * out_stride + (i64)w.head * a.dim, out_stride, dq, {a.scale, a.scale},
                   shared + (threadIdx_x >> 5) * 16 * Tile::PITCH, min_i(16, w.nq - first), a.dim, a.vector & 2);
   }

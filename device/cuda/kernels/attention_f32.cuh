@@ -20,7 +20,7 @@ static constexpr int LEFT = 0, RIGHT = TILE * PITCH, FIRST = 2 * TILE * PITCH, S
 struct Rows {
   const float *at;
   i64 stride;
-  int rows; // zeros beyond
+  int rows; // further rows count as zeros
 };
 
 DEV void load(float *to, const Rows &from, int column, int dim) {

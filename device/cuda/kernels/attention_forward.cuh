@@ -16,7 +16,7 @@
 
 template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
   static constexpr int THREADS = WARPS * 32, BM = WARPS * MT * 16;
-  static constexpr int COLUMNS = D / PARTS, ROWS = BN / PARTS; // of a part of K, and of V
+  static constexpr int COLUMNS = D / PARTS, ROWS = BN / PARTS; // columns of a part of K, and rows of a part of V
   using Tile = SharedTile<D>;
   using KeyTile = SharedTile<COLUMNS>;
   static constexpr int BUFFERS_AT = BM * Tile::PITCH, BUFFER = ROWS * Tile::PITCH;
@@ -117,7 +117,7 @@ template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
         top = max_f(top, shuffle_xor(top, 2));
         if ((top - m[i][half]) * factor <= SLACK) top = m[i][half];
         float base = top == -INFINITY_F ? 0.0f : top;
-        down[i][half] = exp2_approx((m[i][half] - base) * factor); // 1, exactly, where the maximum stayed
+        down[i][half] = exp2_approx((m[i][half] - base) * factor); // exactly 1 if the maximum stayed
         m[i][half] = top;
         base *= factor;
         float sum = 0.0f;
@@ -162,7 +162,7 @@ template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
   // where no other warp reads these rows.
   METHOD void finish(bf16 *out, float *lse, const Shape &a, u32 shared) {
     Place p;
-    find_place<BM>(p, a, a.cu_q, true); // anew: kept, it would cost registers
+    find_place<BM>(p, a, a.cu_q, true); // found again, because keeping it would cost registers
     int thread = thread_now(), lane = thread & 31, own = (thread >> 5) * MT * 16;
 #pragma unroll
     for (int i = 0; i < MT; i++) {
@@ -187,8 +187,8 @@ template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
   // Source says where a tile's keys and values lie in global memory.
   struct Source {
     const bf16 *k, *v;
-    i64 at;   // of the tile in both, in elements
-    int rows; // keys from the tile's first on
+    i64 at;   // offset of the tile in k and v, in elements
+    int rows; // number of keys from the tile's first on
   };
 
   // fetch starts to copy one part of a tile to its buffer.
@@ -253,7 +253,7 @@ template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
     if (!find_place<BM>(w, a, a.cu_q, true)) return;
     load_tile<BM, D, THREADS>(shared, q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first, a.dim, a.vector & 1);
     Range keys = keys_seen(w, w.first, BM, a.window);
-    int key = keys.high > 0 ? (keys.high - 1) / BN * BN : 0; // the tile's first
+    int key = keys.high > 0 ? (keys.high - 1) / BN * BN : 0; // first key of the last tile
     int left = keys.high > keys.low ? key / BN - keys.low / BN + 1 : 0;
     Source from{k, v, (w.k0 + key) * a.k_stride + (i64)(w.head / (a.heads / a.kv_heads)) * a.dim, w.nk - key};
     int gap = w.first + w.shift() - key; // from the tile's first key to the first query's place

@@ -55,7 +55,7 @@ DEV void fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 DEV void store_shared(u32 to, u32 v) { asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(v) : "memory"); }
 
-static constexpr int UNIT = 16; // queries
+static constexpr int UNIT = 16; // queries whose sums are kept together
 
 // units returns an upper bound of a head's number of units (16 queries each) over all sequences.
 // first_unit is the number of the first unit of a sequence.
@@ -73,7 +73,7 @@ template <int D, int WARPS, int BM, int STAGES, int ROWS> struct Gradients {
   static constexpr int STAGE_AT = BN * Tile::PITCH, DO_AT = BM * Tile::PITCH, LSE_AT = 2 * DO_AT, DELTA_AT = LSE_AT + BM * 4, STAGE = DELTA_AT + BM * 4;
   static constexpr int DS_AT = STAGE_AT + STAGES * STAGE, DS = BN * Square::PITCH, NOTES_AT = DS_AT + 2 * DS; // 64 bytes
   static constexpr int DOWN = BM / ROWS, COLUMNS = D * DOWN / WARPS;
-  static_assert(STAGES * STAGE >= BN * Tile::PITCH); // V is staged there
+  static_assert(STAGES * STAGE >= BN * Tile::PITCH); // V passes through the buffers
   static_assert(COLUMNS % 16 == 0 && STAGE % 128 == 0);
 
   float dk[D / 8][4], dv[D / 8][4];
@@ -275,7 +275,7 @@ template <int D, int WARPS, int BM, int STAGES, int ROWS> struct Gradients {
     clear(dv);
     Step s{w.head * (a.heads / a.kv_heads), 0};
     copy_async_wait<0>();
-    sync_threads(); // K, V and the notes are there
+    sync_threads(); // K, V and the notes are written
     s.row = noted(shared, HIGH);
     u32 lane = Tile::lane_a(shared + STAGE_AT + (threadIdx_x >> 5) * 16 * Tile::PITCH);
 #pragma unroll
@@ -297,12 +297,12 @@ template <int D, int WARPS, int BM, int STAGES, int ROWS> struct Gradients {
       for (int i = BM - SUB; i >= 0; i -= SUB) add(shared, tile, s.row, i, a);
     }
     copy_async_wait<0>();
-    sync_threads(); // dS of the last tile is there
+    sync_threads(); // dS of the last tile is written
     if (tile > 0) told = queries(shared, tile - 1, before(shared, s), told, sums, marks, a);
-    sync_threads(); // the sums are written, and every warp stores through a part of what was K's tile
+    sync_threads(); // the sums are written; every warp now stores DK and DV through a part of K's former tile
     fence();
     if (tile > 0) tell(told, thread_now() & 31);
-    find_place<BN>(w, a, a.cu_k, false, noted(shared, TICKET)); // anew: kept, it would cost registers
+    find_place<BN>(w, a, a.cu_k, false, noted(shared, TICKET)); // found again, because keeping it would cost registers
     int warp = threadIdx_x >> 5, first = w.first + warp * 16;
     u32 part = shared + warp * 16 * Tile::PITCH;
     i64 to = (w.k0 + first) * out_stride + (i64)w.head * a.dim;

@@ -15,14 +15,14 @@
 #include "attention.cuh"
 #include "hopper.cuh"
 
-static constexpr int GROUPS_THREADS = 384, ROWS = 64; // ROWS: of a warpgroup
-static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240; // of a thread; 168 at first
+static constexpr int GROUPS_THREADS = 384, ROWS = 64; // threads of a block; rows of a warpgroup
+static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240; // registers of a thread, which begins with 168
 
 // TilesOfKeys are the tiles of BN keys that a block of BM queries sees. The block goes over them
 // from the last to the first.
 template <int BM, int BN> struct TilesOfKeys {
   Place place;
-  int key, left; // the first key of the next tile, tiles from there on
+  int key, left; // the first key of the next tile, and the number of tiles left
   METHOD bool find(const Shape &a) {
     if (!find_place<BM>(place, a, a.cu_q, true)) return false;
     Range keys = keys_seen(place, place.first, BM, a.window);
@@ -30,8 +30,8 @@ template <int BM, int BN> struct TilesOfKeys {
     left = keys.high > keys.low ? key / BN - keys.low / BN + 1 : 0;
     return true;
   }
-  METHOD int gap() const { return place.first + place.shift() - key; } // from that key to the place of the block's first query
-  METHOD int rows() const { return place.nk - key; }                   // keys from there on
+  METHOD int gap() const { return place.first + place.shift() - key; } // distance from key to the place of the block's first query
+  METHOD int rows() const { return place.nk - key; }                   // number of keys from key on
   METHOD int consumers() const { return place.nq - place.first > ROWS ? 2 : 1; } // warpgroups that have queries
   METHOD void next() { left--, key -= BN; }
 };
@@ -121,7 +121,7 @@ DEV void store_rows(bf16 *dst, i64 stride, const float (&c)[D / 8][4], const flo
       asm volatile("st.shared.b32 [%0], %1;" ::"r"(at(row + 8 * half, n) + (lane & 3) * 4), "r"(pair) : "memory");
     }
   sync_warp();
-  row -= lane >> 2; // the warp's first
+  row -= lane >> 2; // now the warp's first row
   int rows = min_i(16, n - first - row);
   dst += (base + first + row) * stride + (i64)head * D;
 #pragma clang loop unroll(disable)

@@ -158,12 +158,12 @@ template <int D, int BN> struct HopperKeyGradients {
           add<VALUES, KEYS>(k, beyond(q, stage * STAGE), shared + FLOATS_AT + stage * FLOATS, from, a);
         release(shared + FREE + 8 * stage);
         if (++stage == STAGES) stage = 0, parity ^= 1;
-        if ((from += BM) == end) from = gap; // the next head
+        if ((from += BM) == end) from = gap; // begin the next head
       }
     }
     if (APART) sync_some<256>(1); // every warp's products have read K and V
     else sync_some<128>(1 + number);
-    find_work(w, anew(a)); // kept, it would cost registers
+    find_work(w, anew(a)); // found again, because keeping it would cost registers
     if constexpr (VALUES) store(dv_out, out_stride, dv, 1.0f, own, w.place, shared + V_AT);
     if constexpr (KEYS) store(dk_out, out_stride, dk, a.scale, own, w.place, shared);
   }
@@ -175,7 +175,7 @@ template <int D, int BN> struct HopperKeyGradients {
                   const float *delta, i64 out_stride, const Shape &a, u32 shared) {
     Work w;
     if (!find_work(w, a)) return;
-    int group = warpgroup(), consumers = APART || w.place.nk - w.place.first > ROWS ? 2 : 1; // those that have keys
+    int group = warpgroup(), consumers = APART || w.place.nk - w.place.first > ROWS ? 2 : 1; // consumers: the warpgroups that have keys
     if (threadIdx_x == 0) {
       barrier_init(shared + KEYS_FILLED, 1);
       barrier_init(shared + RAW, 1);

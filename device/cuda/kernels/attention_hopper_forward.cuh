@@ -82,7 +82,7 @@ template <int D, int BN> struct HopperForward {
       top = max_f(top, shuffle_xor(top, 2));
       if ((top - m[half]) * factor <= SLACK) top = m[half];
       float base = top == -INFINITY_F ? 0.0f : top;
-      down[half] = exp2_approx((m[half] - base) * factor); // 1, exactly, where the maximum stayed
+      down[half] = exp2_approx((m[half] - base) * factor); // exactly 1 if the maximum stayed
       m[half] = top;
       base *= factor;
       float sum = 0.0f;
@@ -200,7 +200,7 @@ template <int D, int BN> struct HopperForward {
       for (int i = 0; i < STAGES; i++) {
         barrier_init(shared + K_FILLED + 8 * i, 1);
         barrier_init(shared + V_FILLED + 8 * i, 1);
-        barrier_init(shared + K_FREE + 8 * i, 4 * consumers); // one from each warp
+        barrier_init(shared + K_FREE + 8 * i, 4 * consumers); // one arrival from each warp
         barrier_init(shared + V_FREE + 8 * i, 4 * consumers);
       }
       barriers_ready();

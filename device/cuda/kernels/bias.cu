@@ -12,10 +12,10 @@
 // An index outside 0 … P−1 makes db NaN and writes no dw. blockIdx.x is the row of dw.
 #include "common.cuh"
 
-static constexpr int WARPS = 8;  // of a block of the first kernel; warp w takes rows w, w + WARPS …
-static constexpr int AHEAD = 8;  // rows a warp has in flight
+static constexpr int WARPS = 8;  // warps of a block of the first kernel; warp w sums rows w, w + WARPS …
+static constexpr int AHEAD = 8;  // rows that a warp loads at a time
 static constexpr int LANES = 32; // columns of a block of the second kernel
-static constexpr int PARTS = 32; // threads that share the slices of a column there
+static constexpr int PARTS = 32; // threads that share the slices of a column in the second kernel
 
 DEV float weight_at(const float *w, int at, int count) { return (u32)at < (u32)count ? w[at] : NAN_F; }
 
@@ -74,7 +74,7 @@ template <int N, class T, class By> DEV void bias_slice(float *part, const T *dy
   }
 }
 
-static constexpr int ROW_THREADS = 256; // at most, of a block that has a row
+static constexpr int ROW_THREADS = 256; // most threads of a block that has one row
 template <int N, class T> DEV void weight_grad(float *dw, const T *dy, const float *b, const int *index, int columns, int count) {
   __shared__ __attribute__((aligned(16))) float space[MAX_WARPS];
   zero_space(space, MAX_WARPS);

@@ -31,7 +31,7 @@
 #include "common.cuh"
 
 static constexpr int THREADS = 512; // at most
-static constexpr int AHEAD = 4;     // chunks a thread has in flight
+static constexpr int AHEAD = 4;     // chunks that a thread loads at a time
 static constexpr int IGNORE = -100;
 static constexpr float LOWEST = -3.402823466e38f; // exp(x − LOWEST) is no NaN for x = −∞
 

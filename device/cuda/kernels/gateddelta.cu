@@ -18,8 +18,8 @@
 #include "common.cuh"
 
 static constexpr int THREADS = 256, CHUNK = 64, STEP = 16;
-static constexpr int PITCH = CHUNK + 4;  // of tiles in shared memory
-static constexpr int LPITCH = CHUNK + 1; // of L
+static constexpr int PITCH = CHUNK + 4;  // floats from row to row of a tile in shared memory
+static constexpr int LPITCH = CHUNK + 1; // floats from row to row of L
 
 struct tiles { float a[STEP][PITCH], b[STEP][PITCH]; };
 
@@ -156,7 +156,7 @@ DEV void new_values(tiles &t, gates &s, float *l, float *fresh, float *rest, flo
   });
   product<false>(t, pairs, CHUNK, keys, key_dim, 1, keys, 1, key_dim, n, n, key_dim);
   every(n, n, [&](int i, int e) { l[i * LPITCH + e] = e < i ? s.beta[i] * decay(s, i, e) * pairs[i * CHUNK + e] : 0.0f; });
-  if (threadIdx_x < value_dim) { // a thread has a column
+  if (threadIdx_x < value_dim) { // each thread solves one column
 #pragma clang loop unroll(disable)
     for (int i = 1; i < n; i++) {
       float x = fresh[i * value_dim + threadIdx_x];
@@ -266,8 +266,8 @@ DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, 
 #pragma clang loop unroll(disable)
       for (int member = 0; member < group; member++) {
         int h = kh * group + member, values = 2 * z.key_heads * K + h * V;
-        float *state = at > first ? state_at(states, z, at, h) : (float *)0;              // before the chunk
-        float *behind = at + CHUNK < end ? state_at(states, z, at + CHUNK, h) : (float *)0; // the gradient of the state behind it
+        float *state = at > first ? state_at(states, z, at, h) : (float *)0;              // the state before the chunk
+        float *behind = at + CHUNK < end ? state_at(states, z, at + CHUNK, h) : (float *)0; // the gradient of the state after the chunk
         load_gates(s, gate + (i64)at * z.gate_stride, a_log, dt_bias, z, h, n);
         new_values(t, s, l, fresh, rest, pairs, keys, state, row + values, width, n, K, V);
         scores_of(t, s, scores, queries, keys, n, K);

@@ -17,7 +17,7 @@
 #include "activation.cuh"
 
 static constexpr int THREADS = 256; // at most
-static constexpr int ELEMS = 16;    // columns a thread takes
+static constexpr int ELEMS = 16;    // columns that a thread computes
 
 // Gated is f(gate)·up with f(x) = x·σ(z), where Of computes z (argument) and its derivative
 // (slope).

@@ -11,7 +11,7 @@
 static constexpr int COPY_THREADS = 128; // at most
 static constexpr int UNITS = 4;          // units a thread copies
 static constexpr int SUM_THREADS = 128;
-static constexpr int AHEAD = 8; // heads a thread has in flight
+static constexpr int AHEAD = 8; // heads that a thread loads at a time
 
 DEV void zero_unit(u16 &x) { x = 0; }
 DEV void zero_unit(u32 &x) { x = 0; }

@@ -28,7 +28,7 @@ template <int ROWS, int BK, int THREADS, bool ALONG> struct Operand {
   static constexpr int STEP = THREADS / CHUNKS, PER = LINES / STEP;
   static_assert(PER * STEP == LINES && (PER == 1 || STEP % 8 == 0), "the XOR must be the same for all lines of a thread");
 
-  const u16 *base, *next; // the matrix; where this thread's first chunk of the next tile is
+  const u16 *base, *next; // the matrix; address of this thread's first chunk of the next tile
   u32 offset[PER];        // bytes from next
   i64 ld;                 // elements from line to line
   int first, rows;        // first row of the tile, rows of the matrix
@@ -101,7 +101,7 @@ template <class S, bool TA, bool TB, bool CHUNKED> struct Source {
   using B = Operand<S::BN, S::BK, S::THREADS, TB>;
   A a;
   B b;
-  int k, end, flags; // the first k of the tile fetched next, the end of all
+  int k, end, flags; // the first k of the tile fetched next, and the end of K
 
   // fetch enqueues the next tiles of A and B, for byte at of shared memory. Past the end of K it
   // loads zeros, which are never added.

@@ -27,10 +27,10 @@ template <int ROWS, int THREADS, bool ALONG> struct Operand {
   static constexpr int STEP = ALONG ? THREADS / 8 : THREADS / ROWS; // lines from copy to copy
   static constexpr int LINES = ALONG ? ROWS : BK;
 
-  const float *next; // where this thread's first element of the next tile is
+  const float *next; // address of this thread's first element of the next tile
   i64 ld;            // elements from line to line
   u32 to;            // where the first element goes in the tile
-  int line, left;    // the thread's first line; how many lines there are from it on, where lines are rows
+  int line, left;    // the thread's first line; if lines are rows, the number of lines from it on
 
   METHOD void start(const float *matrix, int first, int rows, int K, int k) {
     ld = ALONG ? K : rows;

@@ -3,14 +3,14 @@
 #pragma once
 #include "common.cuh"
 
-#define INLINE __attribute__((always_inline))                // of a lambda
-#define METHOD __attribute__((device, always_inline)) inline // of a struct
+#define INLINE __attribute__((always_inline))                // for lambdas
+#define METHOD __attribute__((device, always_inline)) inline // for member functions
 
 // Bits of the kernels' parameter flags; matmul.go defines the same bits.
 static constexpr int D_BF16 = 1;   // D and C are bf16, else float
 static constexpr int D_FOUR = 2;   // rows of D, C may be accessed by four elements
 static constexpr int A_CHUNKS = 4; // rows of A may be read by 16 bytes
-static constexpr int B_CHUNKS = 8; // the same of B
+static constexpr int B_CHUNKS = 8; // rows of B may be read by 16 bytes
 
 // Out is the result D (M, N) of a product, with C and the bias that are added to it.
 struct Out {

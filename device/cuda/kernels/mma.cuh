@@ -63,7 +63,7 @@ template <int N> DEV void copy_async_wait() { asm volatile("cp.async.wait_group 
 template <int COLUMNS> struct SharedTile {
   static constexpr int PITCH = COLUMNS * 2; // bytes
   static constexpr int CHUNKS = COLUMNS / 8;
-  static constexpr u32 MASK = COLUMNS % 64 == 0 ? 127 : 63; // offsets that the XOR reaches
+  static constexpr u32 MASK = COLUMNS % 64 == 0 ? 127 : 63; // the bits of an offset that the XOR may change
   static_assert(COLUMNS % 32 == 0);
 
   DEV u32 key(int row) { return COLUMNS % 64 == 0 ? row & 7 : (row >> 1) & 3; }

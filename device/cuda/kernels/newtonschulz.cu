@@ -11,7 +11,7 @@
 #include "common.cuh"
 
 static constexpr int THREADS = 256;
-static constexpr int ELEMS = 16; // elements of a tensor that a thread takes
+static constexpr int ELEMS = 16; // elements that a thread computes
 
 template <int N, class T> DEV void weighted_sum(T *d, const T *x, const float *y, i64 n, float a, float b) {
   constexpr int CHUNKS = ELEMS / N;
@@ -57,7 +57,7 @@ template <int N, class T> DEV void divide_by_norm(T *x, const float *sums, i64 n
   for (int i = threadIdx_x; i < slices; i += THREADS) sum += sums[i];
   sum = block_sum<THREADS / 32>(sum, space);
   float norm = max_f(rounded_to(__builtin_sqrtf(sum), x), eps);
-  if (sum != sum) norm = sum; // a maximum loses what is no number
+  if (sum != sum) norm = sum; // the maximum would drop a NaN
   i64 first = ((i64)blockIdx_x * CHUNKS * THREADS + threadIdx_x) * N;
 #pragma unroll
   for (int c = 0; c < CHUNKS; c++) {

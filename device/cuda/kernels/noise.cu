@@ -10,7 +10,7 @@
 #include "common.cuh"
 
 static constexpr int THREADS = 128; // at most
-static constexpr int ELEMS = 16;    // columns a thread takes
+static constexpr int ELEMS = 16;    // columns that a thread computes
 
 // draw returns the four random words that Philox4x32-10 gives for a counter and a key.
 DEV u32x4 draw(u32 c0, u32 c1, u32 c2, u64 key) {

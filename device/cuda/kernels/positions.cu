@@ -13,7 +13,7 @@
 #include "common.cuh"
 
 static constexpr int THREADS = 128; // at most
-static constexpr int ELEMS = 16;    // columns a thread takes in the forward
+static constexpr int ELEMS = 16;    // columns that a thread computes in the forward
 
 template <int N, class T> DEV void add_positions(T *y, const T *x, const T *table, const int *pos, int rows, int columns) {
   constexpr int CHUNKS = ELEMS / N;

@@ -63,8 +63,7 @@ func TestEveryOperation(t *testing.T) {
 	}
 }
 
-// rig is a device without streams of its own: it executes every call at once, and runs kernels in
-// the PTX interpreter.
+// rig is a device that executes every call at once, and runs kernels in the PTX interpreter.
 type rig struct {
 	device.Device
 	mu      sync.Mutex

@@ -9,7 +9,7 @@
 // group i % groups). N is the number of elements of a chunk (common.cuh).
 #include "rmsnorm.cuh"
 
-static constexpr int TEAM_GROUPS = 2; // groups a team has in flight
+static constexpr int TEAM_GROUPS = 2; // groups that a team loads at a time
 
 template <int N> DEV float sum_squares(const float (&v)[N]) {
   float sum = 0.0f;
@@ -51,7 +51,7 @@ DEV void norm_team(T *y, float *rstd, const T *x, const float *w, const T *resid
 #pragma unroll
   for (int g = 0; g < TEAM_GROUPS; g++) {
     int i = first + g * teams;
-    const T *from = x + at.at(min_i(i, count - 1), xs); // of the last group where there is none
+    const T *from = x + at.at(min_i(i, count - 1), xs); // the last group if group i does not exist
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
       int col = (c * team + lane) * N;

@@ -17,9 +17,9 @@ struct layout {
   }
 };
 
-static constexpr int TEAM_THREADS = 256; // threads a block of the team kernels
-static constexpr int TEAM_ELEMS = 8;     // elements of a group a lane holds
-static constexpr int ROW_THREADS = 512;  // threads a block of the row kernels, at most
+static constexpr int TEAM_THREADS = 256; // threads of a block of the team kernels
+static constexpr int TEAM_ELEMS = 8;     // elements of a group that a lane of a team holds
+static constexpr int ROW_THREADS = 512;  // most threads of a block of the row kernels
 // ROW_ELEMS<N> is the number of elements of a group that a thread holds if a block shares the
 // group.
 template <int N> static constexpr int ROW_ELEMS = N == 1 ? 8 : 16;

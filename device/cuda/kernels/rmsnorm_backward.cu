@@ -99,7 +99,7 @@ template <int N, class T>
 DEV void backward_rows(T *dx, float *part, const T *dy, const T *x, const float *w, const float *rstd, strides s, int count, layout at,
                        int add, float offset, int each) {
   constexpr int CHUNKS = ROW_ELEMS<N> / N;
-  constexpr bool EARLY = N == 8; // whether there are registers to read what dx was with the rest
+  constexpr bool EARLY = N == 8; // whether registers suffice to read the old dx along with the rest
   __shared__ __attribute__((aligned(16))) float space[2 * MAX_WARPS];
   zero_space(space, 2 * MAX_WARPS);
   float dw[CHUNKS][N];

@@ -11,7 +11,7 @@
 #include "common.cuh"
 
 static constexpr int THREADS = 256; // at most
-static constexpr int HEADS = 4;     // heads whose same chunk a thread rotates
+static constexpr int HEADS = 4;     // heads of which a thread rotates the same chunk
 
 struct rope_args {
   i64 stride;
@@ -28,7 +28,7 @@ template <int N, bool PAIRS, class T> DEV void rope(T *x, const float *cos, cons
   if ((int)token >= a.tokens || t >= a.T) return;
   int i = (int)(item % (u32)a.chunks) * N, first = (int)(item / (u32)a.chunks) * HEADS;
   T *at = x + t * a.stride + (i64)first * a.dim + (PAIRS ? 2 * i : i);
-  const int far = PAIRS ? N : a.half; // from the first N elements that the thread turns to the others
+  const int far = PAIRS ? N : a.half; // distance between the two chunks that the thread rotates
   int heads = min_i(HEADS, a.heads - first);
   chunk<T, N> low[HEADS], high[HEADS];
 #pragma unroll

@@ -301,7 +301,7 @@ DEV void router_backward(float *dlogits, const float *logits, const int *ids, co
     if (e < experts) to[e] = rule.nears() ? x + back[r] : x;
   }
   if (rule.gated() && lane == 0) to[experts] = gate;
-  sync_warp(); // the chosen are written once more
+  sync_warp(); // the chosen experts' gradients are written again
   if (!chosen || rule.nears()) return;
   if (counts) g += aux * (float)counts[expert];
   to[expert] = slope(own) * (g - mean);

@@ -22,7 +22,7 @@
 static constexpr int GATHER_THREADS = 128; // at most
 static constexpr int GATHER_UNITS = 4;     // units a thread copies
 static constexpr int SCATTER_THREADS = 128;
-static constexpr int AHEAD = 8;         // rows a thread has in flight
+static constexpr int AHEAD = 8;         // rows that a thread loads at a time
 static constexpr int ADD_THREADS = 128; // at most
 static constexpr int ADD_ELEMS = 16;    // elements a thread adds
 

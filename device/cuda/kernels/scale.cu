@@ -14,8 +14,8 @@
 #include "common.cuh"
 
 static constexpr int THREADS = 256; // at most
-static constexpr int ELEMS = 16;    // elements of a tensor that a thread takes
-static constexpr int AHEAD = 2;     // chunks of a row that a thread has in flight
+static constexpr int ELEMS = 16;    // elements that a thread multiplies
+static constexpr int AHEAD = 2;     // chunks of a row that a thread loads at a time
 
 template <int N> DEV void times(float (&v)[N], float k) {
 #pragma unroll
@@ -74,7 +74,7 @@ template <int N, class T> DEV void scale_rows_backward(T *dy, T *y, const float 
   }
   sum = warp_sum(sum);
   int warps = blockDim_x >> 5;
-  if (warps > 1) { // the warps in order
+  if (warps > 1) { // add the warps' sums in order
     if ((threadIdx_x & 31) == 0) space[threadIdx_x >> 5] = sum;
     sync_threads();
     sum = 0.0f;

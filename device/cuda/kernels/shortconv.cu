@@ -14,7 +14,7 @@
 #include "activation.cuh"
 
 static constexpr int THREADS = 256; // at most
-static constexpr int MOST = 8;      // taps
+static constexpr int MOST = 8;      // most taps
 
 // sequence finds the sequence with token t: first is its first token, and end the one after its
 // last.

@@ -10,7 +10,7 @@
 #include "common.cuh"
 
 static constexpr int THREADS = 256; // at most
-static constexpr int AHEAD = 4;     // chunks of a row that a thread has in flight
+static constexpr int AHEAD = 4;     // chunks of a row that a thread loads at a time
 static constexpr int SUMMING = 256; // threads of a block that sums a head's slice
 
 template <int N, class T> DEV void sinks(T *o, float *lse, const float *sink, i64 rows, int heads, int dim) {
@@ -38,7 +38,7 @@ template <int N, class T> DEV void sinks(T *o, float *lse, const float *sink, i6
       store_floats<N>(row + col, v);
     }
   }
-  sync_threads(); // all have read lse
+  sync_threads(); // all threads have read lse
   for (int h = threadIdx_x; h < heads; h += blockDim_x) {
     float was = lse[h * rows + t], x = sink[h], top = x > was ? x : was;
     lse[h * rows + t] = top + log_f(1.0f + exp_approx(-__builtin_fabsf(x - was)));

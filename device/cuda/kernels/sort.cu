@@ -17,9 +17,9 @@
 #include "common.cuh"
 
 static constexpr int WARPS = 4;   // of a block that works on pieces
-static constexpr int MOST = 1024; // experts
+static constexpr int MOST = 1024; // most experts
 static constexpr int LANES = 32;  // columns of a block of sort_columns
-static constexpr int PARTS = 32;  // threads that share a column there
+static constexpr int PARTS = 32;  // threads that share a column in sort_columns
 
 DEV int popcount(u32 x) { return __builtin_popcount(x); }
 
@@ -44,7 +44,7 @@ __global__ __launch_bounds__(WARPS * 32) void sort_count(int *table, const int *
   for (int i = (int)begin; i < end; i += 32) {
     int e = i + lane < end ? ids[i + lane] : -1;
     u32 same = peers(e);
-    bool last = same >> lane == 1u; // of those with the same expert
+    bool last = same >> lane == 1u; // whether this is the last lane with the same expert
     if (last && (u32)e < (u32)experts) mine[e] += popcount(same);
     sync_warp();
   }
@@ -108,7 +108,7 @@ __global__ __launch_bounds__(WARPS * 32) void sort_place(int *order, int *rows, 
     u32 same = peers(e);
     bool known = (u32)e < (u32)experts;
     if (known) at = mine[e] + popcount(same & ((1u << lane) - 1u));
-    sync_warp(); // every lane has read
+    sync_warp(); // every lane has read its counts
     if (known && same >> lane == 1u) mine[e] = at + 1;
     sync_warp();
     if (known) order[at] = pair, rows[at] = (int)((u32)pair / (u32)K);

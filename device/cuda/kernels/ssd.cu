@@ -18,7 +18,7 @@
 #include "mma.cuh"
 
 static constexpr int THREADS = 128, L = 64;
-template <class T> static constexpr int PITCH = sizeof(T) == 2 ? L + 8 : L + 4; // so that fragments meet no bank twice
+template <class T> static constexpr int PITCH = sizeof(T) == 2 ? L + 8 : L + 4; // rows are padded so that fragments have no bank conflicts
 
 template <class T> struct tile { __attribute__((aligned(16))) T x[L][PITCH<T>]; };
 
@@ -41,7 +41,7 @@ struct shape {
 // file.
 struct steps {
   float raw[L], dt[L], sum[L], low[L], from[L], to[L], keep, rate;
-  int first[L], n, at, next; // first: of the token's sequence; next: of the sequence of the token after the chunk
+  int first[L], n, at, next; // first: first token of the token's sequence; next: the same for the token after the chunk
 };
 
 DEV float convert(float, float x) { return x; }

@@ -18,7 +18,7 @@
 #include "common.cuh"
 
 static constexpr int THREADS = 256; // at most
-static constexpr int ELEMS = 16;    // columns a thread takes
+static constexpr int ELEMS = 16;    // columns that a thread computes
 static constexpr float BETA = 0.5f, EPS = -1e-6f;
 
 DEV float softplus(float x) { return __builtin_fmaxf(x, 0.0f) + log_f(1.0f + exp_approx(-__builtin_fabsf(x))); }
@@ -95,7 +95,7 @@ DEV void xielu_backward(float *part, T *dx, T *y, const T *dy, const T *x, const
 #pragma clang loop unroll(disable)
   for (i64 t = from; t < end; t++) {
     i64 row = t * columns;
-    float sum_p = 0.0f, sum_n = 0.0f; // of the row: long sums are of short ones
+    float sum_p = 0.0f, sum_n = 0.0f; // the row's sums, added up to the sums of rows
 #pragma clang loop unroll(disable)
     for (int from_chunk = 0; from_chunk < CHUNKS; from_chunk += AHEAD) {
       chunk<T, N> in[2][AHEAD];
