@@ -50,8 +50,8 @@ func (d *Driver) keep(k kind, v any) uint64 {
 	return h
 }
 
-// find returns the object of kind k behind handle h; false: there is none, which is recorded as a fault of the
-// function call. d.mu is held.
+// find returns the object of kind k behind the handle h. If there is none, it returns false and
+// records a fault of the C function named call. d.mu is held.
 func find[T any](d *Driver, k kind, h uint64, call string) (T, bool) {
 	if v, ok := d.objects[h].(T); ok && handleKind(h) == k {
 		return v, true

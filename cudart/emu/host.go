@@ -103,10 +103,10 @@ func (d *Driver) pinsFor(flags uint32) *gpu {
 	return d.here()
 }
 
-// unpin undoes the pinning of the memory at addr, for the C function call. The memory must come
-// from cudaHostAlloc if owned is true; otherwise it must have been registered. If there is no such
-// memory, unpin records a fault and returns code. Like CUDA, it first waits until the device is
-// idle.
+// unpin undoes the pinning of the memory at addr. call is the name of the C function that asks for
+// it. The memory must come from cudaHostAlloc if owned is true; otherwise it must have been
+// registered. If there is no such memory, unpin records a fault and returns code. Like CUDA, it
+// first waits until the device is idle.
 func (d *Driver) unpin(call string, addr uint64, owned bool, code int32) int32 {
 	d.drain()
 	i := d.pinnedAt(addr)
@@ -193,9 +193,9 @@ type hostSide struct {
 	from   int64   // offset in pinned
 }
 
-// hostRange returns the n bytes of host memory at addr, for a copy that device g makes in the C
-// function call. For an invalid address it records a fault and returns an error code; otherwise the
-// code is 0.
+// hostRange returns the n bytes of host memory at addr, for a copy by device g. call is the name of
+// the C function. For an invalid address it records a fault and returns an error code; otherwise
+// the code is 0.
 func (d *Driver) hostRange(call string, g *gpu, addr, n uint64) (hostSide, int32) {
 	if addr == 0 || isDevice(addr) || addr>>48 != 0 {
 		d.fault(Argument, "%s: %d bytes at %#x, which is no host memory", call, n, addr)

@@ -69,8 +69,8 @@ type problem struct {
 
 const smallWorkspace = 64 << 10
 
-// problem looks up the objects of a matrix product, whose handles a program has passed to the C
-// function call. A code other than 0 says why the library cannot compute the product.
+// problem looks up the objects of a matrix product by the handles that a program has passed to a C
+// function, named call. A code other than 0 says why the library cannot compute the product.
 func (d *Driver) problem(call string, handle, op uint64, layouts [4]uint64) (problem, int32) {
 	var p problem
 	b, ok := find[*blasHandle](d, kindBlas, handle, call)

@@ -36,8 +36,8 @@ func (c clock) join(b clock) clock {
 	return c
 }
 
-// with returns c with the component of the given stream raised to at least n. It returns c itself if nothing
-// changes.
+// with returns a clock in which the component of the given stream is at least n, and the others are
+// as in c. It returns c itself if nothing changes.
 func (c clock) with(stream int, n uint64) clock {
 	if c.at(stream) >= n {
 		return c
@@ -159,8 +159,8 @@ func (r *region) shrink() {
 	r.compact = 2 * len(out)
 }
 
-// withRead returns a copy of reads with o added. o replaces an earlier read of its stream, because it comes after
-// that.
+// withRead returns a copy of reads with o added. An earlier read of the same stream is left out,
+// because o comes after it.
 func withRead(reads []*op, o *op) []*op {
 	out := make([]*op, 0, len(reads)+1)
 	for _, p := range reads {
@@ -192,8 +192,8 @@ func past(write bool) string {
 	return "read"
 }
 
-// unused is called before the C function call releases the memory of r. It records a fault for each
-// operation on r that the host has not waited for. d.mu is held.
+// unused is called before the memory of r is released; call is the name of the C function that does
+// so. It records a fault for each operation on r that the host has not waited for. d.mu is held.
 func (d *Driver) unused(call string, r *region) {
 	var last *op
 	for _, seg := range r.segments {

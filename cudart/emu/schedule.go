@@ -193,8 +193,8 @@ func (d *Driver) hangs(o *op) bool {
 	return !d.hangEnded && (o.hung || d.opt.Hang != "" && o.run != nil && strings.Contains(o.what, d.opt.Hang))
 }
 
-// EndHang resumes the work that Options.Hang or HangAt holds up. With a code other than 0 the work traps instead, and
-// the contexts are lost with this code.
+// EndHang ends the hang of work that Options.Hang or HangAt selects, and the work completes. With a
+// code other than 0 the work traps instead, and the contexts are lost with this code.
 func (d *Driver) EndHang(code int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -64,8 +64,8 @@ func (d *Driver) newStream(name string) *stream {
 	return s
 }
 
-// streamCreate is cudaStreamCreateWithFlags. The implicit synchronization of the default stream with blocking streams
-// is not emulated.
+// streamCreate is cudaStreamCreateWithFlags. In CUDA, blocking streams synchronize implicitly with
+// the default stream; the emulator does not emulate this.
 func (d *Driver) streamCreate(p *uint64, flags uint32) int32 {
 	if p == nil || flags > 1 {
 		return errInvalidValue

@@ -49,7 +49,8 @@ func NewChoices(timed bool, store Store) *Choices {
 	return &Choices{timed: timed, store: store, kept: map[Platform]map[string]cudart.Algorithm{}}
 }
 
-// resume makes products of a recorded shape use the algorithm that an earlier run recorded for that shape.
+// resume is called when a run is resumed. It makes products of a recorded shape use the algorithm
+// that the run has recorded for that shape.
 func (c *Choices) resume(recorded map[string][8]uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +93,8 @@ func (c *Choices) made(p Platform, shape string, proposed []cudart.Algorithm, no
 	return a, ok && slices.Contains(proposed, a)
 }
 
-// keep remembers the algorithm a for a shape, also in the store if there is one. The caller holds c.mu.
+// keep makes a the algorithm for products of this shape, and puts the choice into the store, if
+// there is one. The caller holds c.mu.
 func (c *Choices) keep(p Platform, shape string, a cudart.Algorithm) error {
 	c.kept[p][shape] = a
 	if c.store == nil {

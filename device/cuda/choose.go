@@ -65,9 +65,10 @@ func (b *blas) choose(p *product, k productKey) error {
 	return nil
 }
 
-// settle times the algorithms that cuBLASLt proposes for p on the product m, whose arguments for cuBLASLt are a, and
-// chooses one. It waits for the device, once for each shape. Timing overwrites the result, and the caller computes the
-// product again afterwards. If the product adds to its result, settle first restores the old result.
+// settle times cuBLASLt's proposals for p and chooses one. It times them on the product m, whose
+// arguments for cuBLASLt are a. It waits for the device, once for each shape. Timing overwrites the
+// result, and the caller computes the product again afterwards. If the product adds to its result,
+// settle first restores the old result.
 func (b *blas) settle(p *product, k productKey, shape *cudart.MatmulShape, a cudart.MatmulArgs, m *op.MatMul, l *launcher) (err error) {
 	c := b.choices
 	c.mu.Lock()
@@ -122,8 +123,9 @@ func (b *blas) save(mem device.Mem, s cudart.Stream) (restore func() error, err 
 // timings is how often each proposal is timed, after a first run that loads its kernel.
 const timings = 3
 
-// time returns the least device time in ms of each algorithm; +Inf if cuBLASLt refuses it. The algorithms take turns,
-// so all of them meet the same clock frequencies of the GPU.
+// time runs each algorithm several times and returns the least device time of each in ms; +Inf if
+// cuBLASLt refuses it. The algorithms take turns, so all of them meet the same clock frequencies of
+// the GPU.
 func (b *blas) time(algorithms []cudart.Algorithm, shape *cudart.MatmulShape, a cudart.MatmulArgs, l *launcher) (times []float32, err error) {
 	d, s := b.dev, l.stream.cuda
 	var marks []cudart.Event

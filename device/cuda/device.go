@@ -29,8 +29,8 @@ type Options struct {
 	// Watchdog makes mt split work into short launches, as if the driver reported a watchdog that
 	// ends long ones.
 	Watchdog bool
-	// PinPiece is the number of bytes of host memory that Register pins at once, a multiple of the page size. 0: 256
-	// MiB.
+	// PinPiece is how many bytes of host memory one call of the driver pins, a multiple of the page
+	// size. 0: 256 MiB.
 	PinPiece int64
 	// Page is the size of the host's pages in bytes; 0: the system's. Tests set it.
 	Page int64
@@ -41,8 +41,9 @@ type Options struct {
 	// system does not say. An integrated GPU uses host memory, and CUDA would count the page cache
 	// as used. nil: use CUDA's numbers.
 	Available func() (int64, bool)
-	// Hang is told about work that has not ended after a hundred times its longest expected time, and again if the
-	// work ends after all. It is called on a goroutine of the device. nil: the text goes to Notes.
+	// Hang is called with a report about work that has not ended after a hundred times its longest
+	// expected time, and again if the work ends after all. A goroutine of the device calls it. nil:
+	// the text goes to Notes.
 	Hang func(text string)
 	// OwnMatMul makes mt's own kernels compute matrix products even if there is cuBLASLt.
 	OwnMatMul bool
@@ -59,7 +60,8 @@ type dev struct {
 	opts Options
 	cuda *cudart.CUDA
 	name string
-	// driver is the CUDA version that the driver serves, 12040 for 12.4. The driver's compiler has the same version.
+	// driver is the newest CUDA version that the driver supports, 12040 for 12.4. The driver's
+	// compiler for PTX has the same version.
 	driver int
 	// capability is the compute capability, 80 for 8.0. sm90a: attention uses kernels for sm_90a.
 	capability int
@@ -271,8 +273,8 @@ func (d *dev) openBlas() error {
 	return nil
 }
 
-// AssumedContext is the assumed size in bytes of the context, the kernels and the libraries' workspaces, when no GPU
-// can be asked.
+// AssumedContext is the size in bytes that plans assume for the context, the kernels and the
+// libraries' workspaces if there is no GPU to ask.
 const AssumedContext = 512 << 20
 
 const (
@@ -386,7 +388,8 @@ func (d *dev) CuBLASLt() int { return d.blas.platform.CuBLASLt }
 // pinHelp is advice for memory that cannot be pinned.
 const pinHelp = "a higher limit of locked memory helps (ulimit -l, or --ulimit memlock=-1 of a container)"
 
-// refuse adds a note that the system did not pin host memory, once for each reason err. what says how much memory.
+// refuse adds a note that the system did not pin host memory because of err. what says how much
+// memory that is. Each kind of reason is noted once.
 func (d *dev) refuse(what string, err error) {
 	about, help := "pinning", pinHelp
 	if errors.Is(err, cudart.ErrAlreadyRegistered) {
@@ -395,8 +398,8 @@ func (d *dev) refuse(what string, err error) {
 	d.noteOnce(about, fmt.Sprintf("the system does not pin %s of host memory (%v): copies go through staging memory, slower; %s", what, err, help))
 }
 
-// Notes returns what the user should know about this device, in the order of occurrence. Some notes appear during
-// work.
+// Notes returns messages for the user about this device, such as reasons for lower speed, in the
+// order of occurrence. Some appear only during work.
 func (d *dev) Notes() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -120,8 +120,8 @@ func TestEnqueueingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestProductsAllocateNothing measures the path to cublasLtMatmul for products with a chosen algorithm: plain, with a
-// bias, and with a number of rows that depends on the data.
+// TestProductsAllocateNothing: enqueueing a cuBLASLt product whose algorithm is chosen allocates no
+// memory. The products are plain, with a bias, and with a number of rows that depends on the data.
 func TestProductsAllocateNothing(t *testing.T) {
 	d := newUnheard(t)
 	d.blas.lib = d.cuda.BlasLt()

@@ -29,7 +29,7 @@ const (
 	// lookEvery is the interval at which the goroutine checks the streams. Waiting time is counted in checks, not by
 	// the clock. So a process that a debugger stops for an hour has not waited for an hour.
 	lookEvery = time.Second
-	// fenceSeconds limits the work between two fences. It is in seconds of longest expected time.
+	// fenceSeconds is how many seconds of longest expected time may pass between two fences.
 	fenceSeconds = 0.02
 	// mostUnended and mostFences limit the launches and fences that a stream lists. CUDA's own
 	// queues hold only about 1,000 launches.
@@ -354,7 +354,8 @@ func (s *stream) moved() bool {
 	}
 }
 
-// held is the number of streams of this process whose hang was reported and whose work still has not ended.
+// held is the number of streams of this process that hang: the hang was reported, and the work
+// still has not ended.
 var held atomic.Int32
 
 // Hangs reports whether some work of this process was reported as not ending and still has not ended.

@@ -217,8 +217,8 @@ func (b *blas) run(m *op.MatMul, workspace device.Mem, l *launcher) (err error) 
 			return err
 		}
 	}
-	// CUDA's libraries expect column-major matrices. The row-major D = A·B is the column-major Dᵀ = Bᵀ·Aᵀ, so A and B
-	// change places.
+	// CUDA's libraries expect column-major matrices. The row-major D = A·B is the column-major Dᵀ =
+	// Bᵀ·Aᵀ, so B is passed as A, and A as B.
 	a := cudart.MatmulArgs{Alpha: 1, A: cudart.DevicePtr(m.B.Addr), B: cudart.DevicePtr(m.A.Addr), C: cudart.DevicePtr(m.D.Addr),
 		D: cudart.DevicePtr(m.D.Addr), Algorithm: &p.algorithm, Workspace: cudart.DevicePtr(workspace.Addr), WorkspaceBytes: workspace.Bytes}
 	if !m.C.None() {

@@ -93,7 +93,8 @@ func (d *dev) outOfMemory(p accounts.Purpose, bytes int64, err error) error {
 	return fmt.Errorf("%w: %w: of its %s %s has %s free; is another process using it?", lacking, err, human.Bytes(total), d.name, human.Bytes(free))
 }
 
-// count adds bytes, which is negative for freed memory, to the usage of purpose p. The caller holds d.mu.
+// count adds bytes to the usage of purpose p; bytes is negative for freed memory. The caller holds
+// d.mu.
 func (d *dev) count(p accounts.Purpose, bytes int64) { d.usage.Count(p, bytes) }
 
 // AllocHost allocates zeroed host memory. The memory counts as HostStaging, and is pinned unless the system refuses.

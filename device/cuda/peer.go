@@ -88,7 +88,8 @@ func (d *dev) copiesTo(other *dev) (right bool, err error) {
 	return bytes.Equal(sent, got), err
 }
 
-// reached returns the CUDA device that to wraps, if Reach has returned true for it. Otherwise it returns an error.
+// reached returns the GPU behind the device to, which may be wrapped. It returns an error unless
+// Reach has returned true for that GPU.
 func (d *dev) reached(to device.Device) (*dev, error) {
 	other, ok := device.Inner(to).(*dev)
 	if !ok {

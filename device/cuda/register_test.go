@@ -170,7 +170,7 @@ func TestThousandsOfTiles(t *testing.T) {
 	}
 }
 
-// TestThreadsOfRegistering: as many pieces are registered at a time as there are threads, and no more.
+// TestThreadsOfRegistering: with n threads, n pieces are registered at a time, and never more.
 func TestThreadsOfRegistering(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{PinPiece: page})
 	pieces, total := d.pieces([][]byte{pages(16 * page)})

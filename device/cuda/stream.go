@@ -35,7 +35,8 @@ const (
 	notifying
 )
 
-// command is a call on a stream that is to be enqueued on the CUDA stream, at once or by the worker.
+// command is one call of a stream's method, such as a copy, to be enqueued on the CUDA stream at
+// once or by the worker.
 type command struct {
 	name string
 	what what

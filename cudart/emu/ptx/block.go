@@ -277,8 +277,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// permutation returns a pseudo-random walk that visits each of n items once. The i-th item is (from + i·step) mod
-// n. hash selects the walk.
+// permutation returns numbers from and step such that (from + i·step) mod n visits each of n items
+// once, in a pseudo-random order. hash selects the order.
 func permutation(n, hash uint64) (from, step uint64) {
 	from, step = hash%n, hash>>bits.Len64(n)%n
 	for gcd(max(step, 1), n) != 1 {

@@ -199,8 +199,8 @@ func fileOf(t string) uint8 {
 	return in32
 }
 
-// in returns the index of the register, of type t, that operand o reads. For a constant, a special register or the
-// address of a variable it makes a register that has this value.
+// in returns the index of a register with the value that operand o reads; t is its type. For a
+// constant, a special register or the address of a variable it makes such a register.
 func (b *builder) in(o operand, t string) int32 {
 	if o.mem || o.vec || o.not || o.pair != "" {
 		b.fail("%q is not a value", o.name)

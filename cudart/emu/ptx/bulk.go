@@ -99,8 +99,8 @@ func (b *builder) bulk(in *inst, m modifiers) {
 	b.slot(in)
 }
 
-// bulkArguments decodes the arguments: [to], [from], the byte count of a plain copy, the [mbarrier] of a load, and the
-// cache hint.
+// bulkArguments decodes the arguments of a cp.async.bulk, in their order: [to], [from], the byte
+// count of a plain copy, the [mbarrier] of a load, and the cache hint.
 func (b *builder) bulkArguments(in *inst, s *bulkSpec, hint int) {
 	plain := pick(s.rank == 0, 1, 0)
 	load := in.op == opBulkLoad

@@ -14,7 +14,8 @@ type cell struct {
 	info    uint32
 }
 
-// Fields of cell.info.
+// The parts of cell.info: a position for a part of several bits, a mask for a single bit. Bytes are
+// those of the cell's 4-byte word.
 const (
 	cellInit    = 0       // 4 bits: bytes written in this block
 	cellLast    = 4       // 4 bits: bytes of the last write
