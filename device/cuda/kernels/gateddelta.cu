@@ -1,26 +1,32 @@
-// GatedDelta and its backward, by chunks of 64 tokens: op.GatedDelta says what they compute. With γ the sum of g from the
-// chunk's first token on, K and Q the chunk's normed rows, S the state before it:
+// GatedDelta and its backward, by chunks of 64 tokens: op.GatedDelta says what they compute. With γ
+// the sum of the gates g from the chunk's first token on, K and Q the chunk's normalized rows of
+// keys and queries, V its values, S the state before it, and N the values that the chunk writes to
+// the state:
 //
 //	L = β·K·Kᵀ·e^(γi−γj) below the diagonal,  (I + L)·N = β·(V − e^γ·K·S)
 //	O = e^γ·Q·S + (Q·Kᵀ·e^(γi−γj), the diagonal included)·N
 //	S ← e^γlast·S + (e^(γlast−γ)·K)ᵀ·N
 //
-// The backward takes the chunks in reverse. It has S before each chunk, computes N again, and goes back through these lines;
-// the gradient of a state takes the state's place.
+// The backward takes the chunks in reverse. The forward has kept S before each chunk; the backward
+// computes N again, and goes back through these lines. It carries the gradient of the state from
+// chunk to chunk.
 //
-// A block walks the chunks of every step-th sequence, of one head (of the backward: one key head, with the heads that share
-// it, one after the other, so that the gradients of q and k are sums in one place). Matrices of a chunk lie in scratch
-// memory, a piece for each block, which the caches hold; products bring tiles of them to shared memory. All in fp32.
+// A block walks the chunks of every step-th sequence, of one head. In the backward it has one key
+// head, with the heads that share it one after the other, so that one block sums the gradients of q
+// and k. Matrices of a chunk lie in scratch memory, a range for each block, which the caches hold;
+// products bring tiles of them to shared memory. All arithmetic is fp32.
 #include "common.cuh"
 
 static constexpr int THREADS = 256, CHUNK = 64, STEP = 16;
-static constexpr int PITCH = CHUNK + 4;  // of tiles in shared memory
-static constexpr int LPITCH = CHUNK + 1; // of L
+static constexpr int PITCH = CHUNK + 4;  // floats from row to row of a tile in shared memory
+static constexpr int LPITCH = CHUNK + 1; // floats from row to row of L
 
 struct tiles { float a[STEP][PITCH], b[STEP][PITCH]; };
 
-// gate has numbers of a chunk's tokens: β, g, γ as the sum of two (what counts are differences), e^γ, e^(γlast−γ); 1 over the
-// lengths of q and k; in the backward the gradients of β and of γ.
+// gates has numbers of a chunk's tokens: β, g, γ, e^γ (from) and e^(γlast−γ) (to). γ is the sum of
+// two floats, sum and low: only differences of γ are used, and in one float they would lose their
+// bits. rq and rk are 1 over the lengths of q and k. dbeta and dsum are the gradients of β and γ in
+// the backward.
 struct gates { float beta[CHUNK], g[CHUNK], sum[CHUNK], low[CHUNK], from[CHUNK], to[CHUNK], rq[CHUNK], rk[CHUNK], dbeta[CHUNK], dsum[CHUNK]; };
 
 struct shape {
@@ -29,9 +35,9 @@ struct shape {
   METHOD int group() const { return heads / key_heads; }
 };
 
-// product is C (m, n) = A (m, k)·B (k, n), or with ADDS added to C. Element (i, x) of A is at i·ai + x·ax, (x, j) of B at x·bx +
-// j·bj, (i, j) of C at i·n + j or, where c_pitch is given, i·c_pitch + j. The whole block calls it; before and after, all
-// threads have met.
+// product is C (m, n) = A (m, k)·B (k, n), or with ADDS C += A·B. Element (i, x) of A is at i·ai +
+// x·ax, element (x, j) of B at x·bx + j·bj, and element (i, j) of C at i·n + j or, if c_pitch is
+// given, at i·c_pitch + j. All threads of the block call it; it begins and ends with a barrier.
 template <bool ADDS>
 DEV void product(tiles &s, float *c, int c_pitch, const float *a, int ai, int ax, const float *b, int bx, int bj, int m, int n, int k) {
   int ti = threadIdx_x / 16 * 4, tj = threadIdx_x % 16 * 4;
@@ -75,14 +81,15 @@ DEV void product(tiles &s, float *c, int c_pitch, const float *a, int ai, int ax
   sync_threads();
 }
 
-// every calls f for every element (i, j) of a matrix, each by one thread, and then all meet.
+// every calls f for every element (i, j) of a matrix, each in one thread, and ends with a barrier.
 template <class F> DEV void every(int m, int n, F f) {
 #pragma clang loop unroll(disable)
   for (int at = threadIdx_x; at < m * n; at += THREADS) f(at / n, at % n);
   sync_threads();
 }
 
-// rows_dot calls f with the sum over j < n of g(i, j), for every row i < m, in lane 0 of a warp; then all meet.
+// rows_dot computes for every row i < m the sum of g(i, j) over j < n, calls f with it in one lane,
+// and ends with a barrier.
 template <class G, class F> DEV void rows_dot(int m, int n, G g, F f) {
 #pragma clang loop unroll(disable)
   for (int i = threadIdx_x / 32; i < m; i += THREADS / 32) {
@@ -95,14 +102,16 @@ template <class G, class F> DEV void rows_dot(int m, int n, G g, F f) {
   sync_threads();
 }
 
-// load_rows copies the chunk's q or k, normed and times scale, and keeps 1 over the lengths.
+// load_rows copies the chunk's rows of q or k to y, normalized and times scale. r becomes 1 over
+// the lengths of the rows.
 template <class T> DEV void load_rows(float *y, float *r, const T *x, int width, int n, int dim, float scale) {
   rows_dot(n, dim, [=](int i, int j) { float v = to_float(x[(i64)i * width + j]); return v * v; },
            [=](int i, float sum) { r[i] = rsqrt_newton(sum + 1e-6f); });
   every(n, dim, [=](int i, int j) { y[i * dim + j] = to_float(x[(i64)i * width + j]) * r[i] * scale; });
 }
 
-// load_gates computes the gates of head h of the chunk.
+// load_gates computes the gates (β, g, γ and their exponentials) of head h for the tokens of the
+// chunk.
 template <class T> DEV void load_gates(gates &s, const T *x, const float *a_log, const float *dt_bias, const shape &z, int h, int n) {
   if (threadIdx_x < n) {
     const T *row = x + (i64)threadIdx_x * z.gate_stride;
@@ -129,10 +138,12 @@ template <class T> DEV void load_gates(gates &s, const T *x, const float *a_log,
   sync_threads();
 }
 
-// decay is by what a state that token e wrote has decayed when token i reads it.
+// decay returns e^(γi−γe): the factor by which a value that token e wrote to the state has shrunk
+// when token i reads it.
 DEV float decay(const gates &s, int i, int e) { return exp_approx((s.sum[i] - s.sum[e]) + (s.low[i] - s.low[e])); }
 
-// new_values writes N, and rest = V − e^γ·K·S, and pairs = K·Kᵀ; l gets L. state may be null, which is 0.
+// new_values writes N to fresh, V − e^γ·K·S to rest, K·Kᵀ to pairs and L to l. A null state stands
+// for S = 0.
 template <class T>
 DEV void new_values(tiles &t, gates &s, float *l, float *fresh, float *rest, float *pairs, const float *keys, const float *state, const T *v,
                     int width, int n, int key_dim, int value_dim) {
@@ -145,7 +156,7 @@ DEV void new_values(tiles &t, gates &s, float *l, float *fresh, float *rest, flo
   });
   product<false>(t, pairs, CHUNK, keys, key_dim, 1, keys, 1, key_dim, n, n, key_dim);
   every(n, n, [&](int i, int e) { l[i * LPITCH + e] = e < i ? s.beta[i] * decay(s, i, e) * pairs[i * CHUNK + e] : 0.0f; });
-  if (threadIdx_x < value_dim) { // a thread has a column
+  if (threadIdx_x < value_dim) { // each thread solves one column
 #pragma clang loop unroll(disable)
     for (int i = 1; i < n; i++) {
       float x = fresh[i * value_dim + threadIdx_x];
@@ -157,13 +168,13 @@ DEV void new_values(tiles &t, gates &s, float *l, float *fresh, float *rest, flo
   sync_threads();
 }
 
-// scores_of writes Q·Kᵀ·decay, 0 above the diagonal.
+// scores_of writes Q·Kᵀ·decay, and 0 above the diagonal.
 DEV void scores_of(tiles &t, gates &s, float *scores, const float *queries, const float *keys, int n, int key_dim) {
   product<false>(t, scores, CHUNK, queries, key_dim, 1, keys, 1, key_dim, n, n, key_dim);
   every(n, n, [&](int i, int e) { scores[i * CHUNK + e] = e > i ? 0.0f : scores[i * CHUNK + e] * decay(s, i, e); });
 }
 
-// state_at is where the state before the chunk at token t of head h is.
+// state_at returns the address of the state of head h before the chunk that holds token t.
 DEV float *state_at(float *states, const shape &z, int t, int h) { return states + ((i64)(t / CHUNK) * z.heads + h) * (z.key_dim * z.value_dim); }
 
 template <class T>
@@ -202,15 +213,17 @@ DEV void forward(T *o, const T *qkv, const T *gate, const float *a_log, const fl
   }
 }
 
-// through_norm turns dy, the gradient of y = scale·x·r, into that of x, row by row, and stores it.
+// through_norm turns dy, the gradient of the normalized rows y = scale·x·r, into the gradient of x,
+// and stores it in dx.
 template <class T> DEV void through_norm(T *dx, const float *dy, const float *y, const float *r, int width, int n, int dim, float scale, float *along) {
   rows_dot(n, dim, [=](int i, int j) { return dy[i * dim + j] * y[i * dim + j]; }, [=](int i, float sum) { along[i] = sum / scale; });
   every(n, dim, [=](int i, int j) { store(dx + (i64)i * width + j, r[i] * (scale * dy[i * dim + j] - y[i * dim + j] * along[i])); });
 }
 
-// through_square adds to dsum what ds·m, of which what is below the diagonal counts, passes on to γ: an element has the factor
-// e^(γi−γj). On the diagonal the same would be added and subtracted, and leave its rounding, which is more than all else where a state is
-// forgotten at once.
+// through_square adds to dsum the gradients of γ through a square matrix. Its element (i, e) below
+// the diagonal is m and has the factor e^(γi−γe); ds is its gradient. So ds·m counts for γi and
+// against γe. The diagonal is left out: the same number would be added and subtracted, and its
+// rounding error would exceed everything else when the state decays to 0 at once.
 DEV void through_square(gates &s, const float *ds, const float *m, int n) {
   if (threadIdx_x < n) {
     int i = threadIdx_x;
@@ -253,13 +266,13 @@ DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, 
 #pragma clang loop unroll(disable)
       for (int member = 0; member < group; member++) {
         int h = kh * group + member, values = 2 * z.key_heads * K + h * V;
-        float *state = at > first ? state_at(states, z, at, h) : (float *)0;              // before the chunk
-        float *behind = at + CHUNK < end ? state_at(states, z, at + CHUNK, h) : (float *)0; // the gradient of the state behind it
+        float *state = at > first ? state_at(states, z, at, h) : (float *)0;              // the state before the chunk
+        float *behind = at + CHUNK < end ? state_at(states, z, at + CHUNK, h) : (float *)0; // the gradient of the state after the chunk
         load_gates(s, gate + (i64)at * z.gate_stride, a_log, dt_bias, z, h, n);
         new_values(t, s, l, fresh, rest, pairs, keys, state, row + values, width, n, K, V);
         scores_of(t, s, scores, queries, keys, n, K);
         every(n, V, [&](int i, int j) { out[i * V + j] = to_float(d_o[((i64)(at + i) * z.heads + h) * V + j]); });
-        // The gradient of N, by the state behind the chunk and by the outputs.
+        // The gradient of N comes from the state after the chunk and from the outputs.
         if (behind) {
           product<false>(t, dnew, V, keys, K, 1, behind, V, 1, n, V, K);
           every(n, V, [&](int i, int j) { dnew[i * V + j] *= s.to[i]; });
@@ -279,7 +292,7 @@ DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, 
         } else {
           product<false>(t, dnew, V, scores, 1, CHUNK, out, V, 1, n, V, n);
         }
-        // Through the scores to q and k.
+        // Go back through the scores (Q·Kᵀ·decay) to q and k.
         product<false>(t, ds, CHUNK, out, V, 1, fresh, 1, V, n, n, V);
         through_square(s, ds, scores, n);
         every(n, n, [&](int i, int e) { ds[i * CHUNK + e] = e > i ? 0.0f : ds[i * CHUNK + e] * decay(s, i, e); });
@@ -290,7 +303,8 @@ DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, 
           rows_dot(n, K, [&](int i, int j) { return s.from[i] * term[i * K + j] * queries[i * K + j]; }, [&](int i, float sum) { s.dsum[i] += sum; });
           every(n, K, [&](int i, int j) { dq[i * K + j] += s.from[i] * term[i * K + j]; });
         }
-        // Through the system to β·(V − e^γ·K·S), and to its matrix.
+        // Go back through the linear system (I + L)·N = β·(V − e^γ·K·S), to its right side and to
+        // L.
         if (threadIdx_x < V) {
 #pragma clang loop unroll(disable)
           for (int i = n - 2; i >= 0; i--) {
@@ -308,7 +322,7 @@ DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, 
         through_square(s, ds, pairs, n);
         product<true>(t, dk, K, ds, CHUNK, 1, keys, K, 1, n, K, n);
         product<true>(t, dk, K, ds, 1, CHUNK, keys, K, 1, n, K, n);
-        // To v, β and the state before the chunk.
+        // Go back from the right side β·(V − e^γ·K·S) to v, β and the state before the chunk.
         rows_dot(n, V, [=](int i, int j) { return dnew[i * V + j] * rest[i * V + j]; }, [&](int i, float sum) { s.dbeta[i] += sum; });
         every(n, V, [&](int i, int j) {
           dnew[i * V + j] *= s.beta[i];
@@ -334,7 +348,8 @@ DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, 
           every(n, K, [&](int i, int j) { term[i * K + j] = -s.from[i] * keys[i * K + j]; });
           product<true>(t, state, V, term, 1, K, dnew, V, 1, K, V, n);
         }
-        // g of a token is in γ of all tokens from it on.
+        // The g of a token is a term of γ of that token and all later ones, so its gradient is the
+        // sum of theirs.
         if (threadIdx_x == 0) {
           float dg = 0.0f, rate = exp_approx(a_log[h]), sum_a = 0.0f, sum_dt = 0.0f;
 #pragma clang loop unroll(disable)

@@ -60,9 +60,9 @@ func deltaShape(p *Params, a *op.DeltaShape) *Params {
 	return p.I32(a.Seqs).I32(a.KeyHeads).I32(a.Heads).I32(a.KeyDim).I32(a.ValueDim).I32(a.GateStride)
 }
 
-// deltaLanes returns how many sequences are computed at a time, at most most, and scratch memory with floats numbers
-// for each of them. Both depend on shapes alone. The limits op.MostDeltaDim and op.MostDeltaHeads ensure that one
-// sequence fits.
+// deltaLanes returns how many sequences are computed at a time, at most most, and scratch memory
+// with floats numbers for each of them. Both depend on shapes alone, so bits do not depend on the
+// device. The limits op.MostDeltaDim and op.MostDeltaHeads ensure that one sequence fits.
 func deltaLanes(l Launcher, most, floats int) (device.Tensor, int) {
 	lanes := max(1, min(most, ScratchBytes/4/floats))
 	n := int64(lanes * floats)
