@@ -248,7 +248,14 @@ func TestMoEThreads(t *testing.T) {
 }
 
 // In bf16 results equal fp32 results from the same weights and inputs within the rounding of activations: a dozen
-// roundings of 2⁻⁹ each, which add up like a random walk in a sum. Beside a dense MLP there are twice as many.
+// roundings of up to 2⁻⁹ each, which add up like a random walk: √12·2⁻⁹ = 0.7 %, and three times as much for the worst
+// of thirty tensors.
+//
+// Beside a dense MLP an expert's gradient passes another dozen. Three are the gradients of the scaled output, of both
+// and of the experts' sum. Both norms read the experts' sum, with the roundings of n, gate/up, the activation and the
+// product, or the dense MLP's output, with as many, its norm and the sum of the two. Bound and error grow by √2.
+// Measured: the median over the tensors of 40 random models is 0.43 % in the plain case and 0.65 % here, where
+// Transformers in bf16 is 0.85 % away from itself in fp32.
 func TestMoEBF16(t *testing.T) {
 	for _, d := range devices {
 		for _, c := range moeCases {
