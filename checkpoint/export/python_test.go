@@ -67,11 +67,11 @@ func TestPackageReads(t *testing.T) {
 	}
 }
 
-// logitBound is the largest difference between logits of llama.cpp and of Transformers in fp32, by
-// model; "": all others. The largest logits are about 2, and each is a sum of 64 to 176 products in
-// another order. In gemma2, gemma3 and models without a gate, llama.cpp looks up GELU by an
-// argument in half precision, which rounds by 2^-11. In pythia llama.cpp computes GELU with tanh.
-var logitBound = map[string]float64{"": 1e-5, "gemma2-capped": 5e-3, "gemma3-text": 5e-3, "starcoder2": 5e-3, "pythia": 5e-3, "gpt2": 5e-3, "qwen35vl": 2e-5, "glm4moelite": 1e-4}
+// logitBound is for the greatest difference of a logit, whose greatest is about
+// 2, from Transformers' in fp32: sums of 64 to 176 products in another order. In
+// gemma2, gemma3 and models without a gate llama.cpp looks GELU up by a half precision argument, at 2^-11; in pythia it is
+// the one with tanh.
+var logitBound = map[string]float64{"": 1e-5, "gemma2-capped": 5e-3, "gemma3-text": 5e-3, "starcoder2": 5e-3, "pythia": 5e-3, "gpt2": 5e-3}
 
 // TestLlamaCpp: llama.cpp loads every recorded model and computes the recorded logits of two texts.
 func TestLlamaCpp(t *testing.T) {
@@ -86,8 +86,10 @@ func TestLlamaCpp(t *testing.T) {
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.Rope.NoTruncate = false })
 		case strings.HasPrefix(name, "qwen2vl") || strings.HasPrefix(name, "qwen25vl"): // this release of llama.cpp does not read the norms' epsilon there
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.RMSNormEps = 0 })
-		case strings.HasPrefix(name, "deepseek"): // llama.cpp has one epsilon for all norms; a note says so
+		case strings.HasPrefix(name, "deepseek") || name == "glm4moelite": // llama.cpp has one epsilon for all norms; a note says so
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.MLA.NormEps = c.RMSNormEps })
+		case name == "qwen35vl": // the recorded logits, which are computed in fp32, are 5e-6 off
+			want = altered(t, filepath.Dir(dir), func(*model.Config) {})
 		case name == "gemma2-capped": // see changed
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.AttnScale = 1 / math.Sqrt(float64(c.HeadDim)) })
 		}
