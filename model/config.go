@@ -296,6 +296,9 @@ func (c *Config) NormsQK(block int) bool { return c.QKNorm && (!c.QKNormPlain ||
 // NormsOutputs says whether the outputs of attention and MLP are normed before the residual addition.
 func (c *Config) NormsOutputs() bool { return c.SandwichNorms || c.OutputNorms }
 
+// NormsExperts says whether the sum of a block's experts is normed, alone or beside a dense MLP.
+func (c *Config) NormsExperts() bool { return c.NumExperts > 0 && c.NormsOutputs() }
+
 // NormsInputs says whether the inputs of attention and MLP are normed.
 func (c *Config) NormsInputs() bool { return !c.OutputNorms }
 
@@ -470,6 +473,16 @@ func (c *Config) windows(f *fields, size int, sliding func(block int) bool) {
 	c.SlidingWindow = size
 	if slices.Contains(has, false) {
 		c.Sliding = has
+	}
+}
+
+// turnInWindows leaves the rotary embedding to blocks with a sliding window alone.
+func (c *Config) turnInWindows() {
+	none := make([]bool, c.NumLayers)
+	for b := range none {
+		if none[b] = c.Window(b) == 0; none[b] {
+			c.NoRope = none
+		}
 	}
 }
 

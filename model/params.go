@@ -51,7 +51,7 @@ const (
 	RoleGateUpBias   Role = "gate_up_bias"   // block (2·F)
 	RoleDown         Role = "down"           // block (h, F)
 	RoleDownBias     Role = "down_bias"      // block (h)
-	RolePostMLPNorm  Role = "post_mlp_norm"  // block (h): norm of the MLP's output, before the residual
+	RolePostMLPNorm  Role = "post_mlp_norm"  // block, moe part 0 (h): norm of the output of the MLP or of the experts, before the residual
 	RoleLayerScalar  Role = "layer_scalar"   // block (1): multiplies the block's output; never trained
 	RoleRouter       Role = "router"         // moe part 0 (E, h), fp32; with a shared expert's gate (E+1, h)
 	RoleRouterBias   Role = "router_bias"    // moe part 0 (E): the router's bias

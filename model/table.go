@@ -237,6 +237,9 @@ func (n blockNames) router() []Param {
 		bias.SavedF32, bias.Frozen = true, true
 		p = append(p, bias)
 	}
+	if n.c.NormsExperts() {
+		p = append(p, vector(RolePostMLPNorm, n.stored(RolePostMLPNorm, h)))
+	}
 	return p
 }
 

@@ -13,6 +13,7 @@ const RecordingsVariable = "MT_FIXTURES"
 
 // families lists the cases in the folder "families" beside the repository whose models mt can train.
 var families = []string{
+	"afmoe",
 	"apertus",
 	"cohere2",
 	"deepseekv3",

@@ -543,9 +543,14 @@ func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64
 	if cfg.DenseBesideExperts {
 		return denseAndExperts(cfg, w, i, x, r)
 	}
-	n, h := hiddenNorm(cfg, w, tensor(i, "post_attention_layernorm"), x), cfg.HiddenSize
+	around := normsOf(w, i)
+	n, h := hiddenNorm(cfg, w, around.mlp, x), cfg.HiddenSize
 	in := tensor(i, "mlp.")
 	y, router, by := append([]float64(nil), x...), in+"gate", cmp.Or(cfg.ResidualScale, 1)
+	if around.mlpOut != "" { // the norm's output is scaled
+		clear(y)
+		by = 1
+	}
 	for t := range len(n) / h {
 		row, out := n[t*h:(t+1)*h], y[t*h:(t+1)*h]
 		logits := linear(row, w[router+".weight"], w[router+".bias"], h)
@@ -569,6 +574,9 @@ func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64
 		if shared := in + "shared_experts."; w[shared+"down_proj.weight"] != nil {
 			addScaled(out, by*sharedWeight(w[in+"shared_expert_gate.weight"], row), mlp(cfg, w, shared, row))
 		}
+	}
+	if around.mlpOut != "" {
+		return residual(cfg, x, hiddenNorm(cfg, w, around.mlpOut, y))
 	}
 	return y
 }
