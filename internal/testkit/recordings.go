@@ -20,6 +20,7 @@ var families = []string{
 	"ernie4_5moe",
 	"falconh1",
 	"gemma4",
+	"gemma4-e",
 	"gemma4-moe",
 	"glm4",
 	"glm4moe",
