@@ -105,6 +105,10 @@ func (r *lane) layOut(e gatherRows) {
 			Index: place(m.Index), Targets: place(m.Targets), Pos: place(rows), Cu: place(m.CuSeqlens),
 			RowStart: place(m.RowStart), RowPos: place(m.RowPos), ChunkBounds: place(r.plan.Spec.ChunkBounds(m.CuSeqlens)),
 			UniqueRows: len(batch.UniqueIDs), First: batch.FirstToken() + tokens})
+		if r.plan.Spec.Config.PerLayerSize > 0 {
+			last := &b.micro[len(b.micro)-1]
+			last.IDs, last.UniqueIDs = place(batch.IDs(i)), place(batch.UniqueIDs)
+		}
 		r.fillReferences(e.p, m, &b.micro[1+i], place)
 		tokens += m.Tokens
 	}

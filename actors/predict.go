@@ -196,7 +196,7 @@ func (p *prediction) cost(do task) virtualdevice.Work {
 		w.Share[virtualdevice.Cores] = 1 / float64(h.Cores)
 		return w
 	case gatherRows:
-		return p.memoryWork(h.Gather, 2*float64(r.ActivationBytes(len(e.p.Batch.UniqueIDs))))
+		return p.memoryWork(h.Gather, 2*float64(r.RowBytes(len(e.p.Batch.UniqueIDs))))
 	case merge:
 		g := p.grads[e.Layer]
 		return p.memoryWork(h.Gather, 3*float64(int64(len(e.IDs))*g.Row*r.GradBytes()))

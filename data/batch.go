@@ -144,6 +144,15 @@ func (mb *MicroBatch) add(ids, labels []int32) {
 	mb.Supervised += supervised(labels)
 }
 
+// IDs returns the token ids of micro-batch i.
+func (b *Batch) IDs(i int) []int32 {
+	out := make([]int32, len(b.MicroBatches[i].Index))
+	for t, at := range b.MicroBatches[i].Index {
+		out[t] = b.UniqueIDs[at]
+	}
+	return out
+}
+
 // index sets UniqueIDs and each micro-batch's Index, RowStart and RowPos.
 func (b *Batch) index() {
 	largest := int32(-1)

@@ -73,6 +73,7 @@ func (l *launch) rotate(c span) {
 	if !l.dims.rotatesFirst {
 		l.rope(to, c, false)
 	}
+	l.shareKV(to, c)
 }
 
 // normHeads applies the q/k norm to q and k, and the value norm to v if the model has one. Input x
@@ -84,6 +85,9 @@ func (l *launch) normHeads(y, x device.Tensor, c span) {
 	a := op.RMSNorm{Y: y, RStd: l.rstdQ.of(c), X: x, W: l.headNorm(model.RoleQNorm), Rows: c.n, Groups: d.qGroups, Dim: d.q / d.qGroups,
 		XStride: d.raw, YStride: d.qkv, Eps: l.spec.Config.RMSNormEps, Offset: l.spec.Config.NormOffset}
 	op.Do(l.dev, l.s, a)
+	if d.shared {
+		return
+	}
 	a.Y, a.X, a.RStd, a.W = from(y, d.q), from(x, d.q), l.rstdK.of(c), l.headNorm(model.RoleKNorm)
 	a.Groups, a.Dim = d.kGroups, d.kv/d.kGroups
 	op.Do(l.dev, l.s, a)
@@ -123,7 +127,7 @@ func (l *launch) rope(x device.Tensor, c span, inverse bool) {
 	pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))
 	if cfg.Turns(l.block) {
 		r := l.ropes[cfg.RopeOf(l.block)]
-		op.Do(l.dev, l.s, op.RoPE{X: from(x, cfg.RopeAt()), Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.heads + d.kvHeads,
+		op.Do(l.dev, l.s, op.RoPE{X: from(x, cfg.RopeAt()), Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.turned(),
 			Dim: d.headDim, Rotary: r.rotary, Stride: d.qkv, Inverse: inverse, Interleaved: cfg.RopeInterleaved})
 	}
 	if r := l.queryScaling; cfg.ScalesQueries(l.block) {
@@ -132,8 +136,16 @@ func (l *launch) rope(x device.Tensor, c span, inverse bool) {
 	}
 }
 
-// from returns the elements of t from index off to the end. Callers use it as a view of packed rows
-// (q, k and v side by side) that begins at column off of each row.
+// turned returns the number of heads that a block rotates: of queries, and of its own keys.
+func (d dims) turned() int {
+	if d.shared {
+		return d.heads
+	}
+	return d.heads + d.kvHeads
+}
+
+// from returns the elements of t from index off to the end. In packed rows this is the view that begins at column off
+// of the first row.
 func from(t device.Tensor, off int) device.Tensor { return t.Slice(int64(off), t.Len-int64(off)) }
 
 // heads returns q, k and v as attention reads them, each with a row stride of dims.qkv.

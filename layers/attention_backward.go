@@ -135,6 +135,7 @@ func (l *launch) sinkGrad(lse device.Tensor, first, heads int) {
 func (l *launch) projectBackward(c span) {
 	d, s := l.dims, l.s
 	dqkv := l.dqkv.of(c)
+	l.shareKVGrad(dqkv, c)
 	if d.rotatesFirst {
 		dqkv = l.normHeadsBackward(dqkv, c)
 	}
@@ -172,6 +173,9 @@ func (l *launch) normHeadsBackward(dqkv device.Tensor, c span) device.Tensor {
 		RStd: l.rstdQ.of(c), Rows: c.n, Groups: d.qGroups, Dim: d.q / d.qGroups, DXStride: d.raw, DYStride: d.qkv, XStride: d.raw,
 		Offset: l.spec.Config.NormOffset}
 	op.Do(l.dev, l.s, a)
+	if d.shared {
+		return dx
+	}
 	a.DX, a.DY, a.X = from(dx, d.q), from(dqkv, d.q), from(raw, d.q)
 	a.DW, a.W, a.RStd = l.g[model.RoleKNorm], l.headNorm(model.RoleKNorm), l.rstdK.of(c)
 	a.Groups, a.Dim = d.kGroups, d.kv/d.kGroups

@@ -27,6 +27,7 @@ func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x Hid
 	t.spec.fits(mb.Tokens)
 	l := t.newLaunch(s, withMLP, block, w, mb, saved, ws, false)
 	l.between(x, y)
+	l.passPlanes()
 	l.attention()
 	for c := range l.chunks() {
 		fetch(s, c, l.x)
@@ -55,6 +56,8 @@ type launch struct {
 	// first: this is the first micro-batch of the visit, so the parameters' gradients are
 	// overwritten instead of accumulated.
 	first bool
+	// planes of the input, and of the output or its gradient, behind the (T, h) rows (stream.go)
+	planesX, planesY device.Tensor
 }
 
 func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, mb MicroBatch, saved, ws device.Mem, backward bool) *launch {
@@ -75,6 +78,7 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 // the output, in the backward the gradient.
 func (l *launch) between(x, y Hidden) {
 	l.x, l.y = l.hidden(x, l.group.in), l.hidden(y, l.group.io)
+	l.planesX, l.planesY = l.planesOf(x.Dev), l.planesOf(y.Dev)
 	if l.side != nil {
 		l.side.x, l.side.y = l.x, l.y
 	}
@@ -147,6 +151,7 @@ func (l *launch) mlp(c span) {
 		l.down(l.n, device.Tensor{}, c)
 		l.addNormed(l.s, l.y.of(c), x2.of(c), l.n.of(c), l.w[model.RolePostMLPNorm], c.n)
 	}
+	l.addPerLayer(c)
 	l.scaleLayer(c)
 }
 

@@ -49,7 +49,7 @@ var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.
 	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleMLPNormBias, model.RoleGateUpBias, model.RoleUpBias, model.RoleDownBias,
 	model.RolePostMLPNorm, model.RoleFinalNorm, model.RoleFinalNormBias, model.RoleLMHeadBias,
 	model.RoleRouterNorm, model.RoleExpertScales, model.RoleExpertNorm, model.RolePostDenseNorm, model.RolePostExpertNorm,
-	model.RoleSinks, model.RoleXIELU, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
+	model.RoleSinks, model.RoleXIELU, model.RolePerLayerPostNorm, model.RolePerLayerNorm, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
 
 // zeroVectors clears the gradients in g whose roles are in vectors. Matrices need no clearing: the first product
 // overwrites their gradient.
@@ -113,6 +113,7 @@ func (l *launch) mlpBackward(c span) {
 	if d.normOut {
 		l.activate(c)
 		l.down(l.out, device.Tensor{}, c)
+		l.perLayerBackward(c)
 		dy = l.outNormBackward(model.RolePostMLPNorm, l.out.of(c), c)
 	}
 	l.biasGrad(model.RoleDownBias, dy, c.n, d.hidden)

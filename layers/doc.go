@@ -18,7 +18,8 @@
 //     where each expert's pairs begin and enqueues no expert earlier; no thread blocks.
 //   - Expert: one launch over the tokens of all micro-batches adds to the sum. A shared expert is one
 //     that every token chooses, the last part of the layer, with a width of its own.
-//   - Combine: each micro-batch takes its rows of the sum as the layer's output.
+//   - Combine: each micro-batch takes its rows of the sum as the layer's output. If the sum is normed, the
+//     layer keeps it for the backward, whose Route turns the gradient of the output into that of the sum.
 //
 // The backward routes again with the same bits, so the counts of the forward still hold. Experts follow in
 // reverse, first those still in slots. Each gradient goes to its range of the layer's slab. Combine turns the

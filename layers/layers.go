@@ -145,6 +145,7 @@ type Grads map[model.Role]device.Tensor
 type MicroBatch struct {
 	Tokens, Seqs, MaxSeqlen int
 	Index, Targets, Pos, Cu device.Tensor
+	IDs, UniqueIDs          device.Tensor // token ids of the micro-batch, and the batch's distinct ids; with per-layer inputs
 	RowStart, RowPos        device.Tensor
 	ChunkBounds             device.Tensor
 	UniqueRows              int

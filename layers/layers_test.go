@@ -72,6 +72,20 @@ var configs = []struct {
 		c.SlidingWindow, c.Sliding = 3, []bool{true, false}
 		c.Rope, c.LocalRope = model.Rope{Type: "proportional", Theta: 100, Partial: 0.7, Dim: 6}, &model.Rope{Type: "default", Theta: 20}
 	})},
+	{"per-layer inputs", config(func(c *model.Config) {
+		c.SandwichNorms, c.PerLayerSize, c.PerLayerVocab, c.Activation, c.LayerScalar = true, 5, c.VocabSize+2, model.GELUTanh, true
+	})},
+	{"shared keys and values", config(func(c *model.Config) {
+		c.SandwichNorms, c.QKNorm, c.NormsValues, c.DoubleWide, c.NumLayers, c.SharedKV = true, true, true, true, 3, 1
+		c.HeadDim, c.GlobalHeadDim, c.GlobalKVHeads, c.AttnScale = 4, 6, 1, 0.3
+		c.RMSNormEps = 0.1 // norms of few elements would magnify rounding
+		c.SlidingWindow, c.Sliding = 3, []bool{true, false, true}
+		c.Rope, c.LocalRope = model.Rope{Type: "proportional", Theta: 100, Partial: 0.7, Dim: 6}, &model.Rope{Type: "default", Theta: 20}
+	})},
+	{"shared keys that are values", config(func(c *model.Config) {
+		c.SandwichNorms, c.QKNorm, c.NormsValues, c.KeysAreValues, c.NumLayers, c.SharedKV = true, true, true, true, 3, 2
+		c.RMSNormEps = 0.1
+	})},
 	{"capped", config(func(c *model.Config) {
 		c.SandwichNorms, c.AttnSoftcap, c.LogitSoftcap, c.SlidingWindow = true, 1.5, 2, 2
 		c.OBias, c.MLPBias, c.HiddenSize, c.NumHeads, c.NumKVHeads = true, true, 10, 4, 2
@@ -436,16 +450,16 @@ func TestHeadInPlace(t *testing.T) {
 		b := r.batch(micro(cfg)...)
 		mb, last := b.mbs[0], len(r.layouts)-1
 		run := func(inPlace bool) []float64 {
-			x := r.tensor(device.F32, mb.Tokens*cfg.HiddenSize)
+			x := r.tensor(device.F32, mb.Tokens*r.spec.StreamWidth())
 			r.tpl.EmbedForward(r.s, OnDevice(x), b.table, mb, 0, device.Mem{})
 			dx := x
 			if !inPlace {
-				dx = r.tensor(device.F32, mb.Tokens*cfg.HiddenSize)
+				dx = r.tensor(device.F32, mb.Tokens*r.spec.StreamWidth())
 			}
 			g := BindGrads(r.layouts[last], r.alloc(4*r.layouts[last].GradElems))
 			r.tpl.HeadForwardBackward(r.s, r.weights[last], g, OnDevice(dx), OnDevice(x), r.tensor(device.F32, mb.Tokens), mb,
 				r.alloc(r.spec.WorkspaceBytes()), 1, true)
-			return r.get(dx)
+			return r.get(dx.Slice(0, int64(mb.Tokens*cfg.HiddenSize)))
 		}
 		apart, inPlace := run(false), run(true)
 		r.checkGuards()
@@ -492,12 +506,15 @@ func (r *rig) generate(ids []int32, start, n int, caches []device.Mem, ws device
 		pos = append(pos, int32(cfg.RopeShift(len(ids))+start+i))
 	}
 	step.Pos = r.ints(pos...)
-	x, y := r.tensor(device.F32, n*cfg.HiddenSize), r.tensor(device.F32, n*cfg.HiddenSize)
+	x, y := r.tensor(device.F32, n*r.spec.StreamWidth()), r.tensor(device.F32, n*r.spec.StreamWidth())
 	r.tpl.EmbedForward(r.s, OnDevice(x), b.table, b.mbs[0], 0, device.Mem{})
 	for i, l := range r.layouts[1 : len(r.layouts)-1] {
-		if w := r.weights[i+1]; l.Kind == model.Positions {
+		switch w := r.weights[i+1]; l.Kind {
+		case model.Positions:
 			r.tpl.PositionsForward(r.s, w, OnDevice(y), OnDevice(x), MicroBatch{Tokens: n, Pos: step.Pos}, ws)
-		} else {
+		case model.PerLayer:
+			r.tpl.PerLayerForward(r.s, w, y, x, b.mbs[0], ws)
+		default:
 			r.tpl.BlockForwardCached(r.s, l.Block, w, y, x, step, caches[l.Block], ws)
 		}
 		x, y = y, x

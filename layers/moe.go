@@ -13,7 +13,7 @@ import (
 // micro-batch visits part 0 again. Source: arXiv:2101.03961; arXiv:2505.09388 (Qwen3).
 
 // MoERoute is the first visit of a micro-batch to part 0 (norm and router), whose weights are w. It writes the
-// micro-batch's rows of the state st: N, Logits, IDs and Weights, and Sum = x, or 0 beside a dense MLP. Unless eval is
+// micro-batch's rows of the state st: N, Logits, IDs and Weights, and Sum = x, or 0 if Sum is normed. Unless eval is
 // set, it adds the router's probabilities to ProbSum.
 //
 //	x (T, h) act; at: index of the micro-batch's first token in the state
@@ -23,7 +23,7 @@ func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int
 	in := whole(x, t.dims.hidden)
 	for c := range l.chunks() {
 		r := l.route(in, c, !eval)
-		if t.spec.Config.DenseBesideExperts { // Combine adds x
+		if t.spec.Config.NormsExperts() { // Combine adds x
 			s.Zero(r.sum.Mem())
 			continue
 		}
@@ -61,14 +61,13 @@ func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from,
 	}
 }
 
-// Combine is the last visit of a micro-batch in the forward: y = the micro-batch's rows of Sum in st. If the experts
-// stand beside a dense MLP, Combine also reads w and x, and saved receives the rows of Sum; a zero Mem as saved keeps
-// nothing.
+// Combine is the last visit of a micro-batch in the forward: y = the micro-batch's rows of Sum in st. If Sum is normed,
+// Combine also reads w and x, and saved receives the rows of Sum; a zero Mem as saved keeps nothing.
 //
 //	x, y (T, h) act, not overlapping
 func (t *Templates) Combine(s device.Stream, w Weights, y, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
-	if t.spec.Config.DenseBesideExperts {
-		t.combineBeside(s, w, y, x, at, mb, st, saved, ws)
+	if t.spec.Config.NormsExperts() {
+		t.combineNormed(s, w, y, x, at, mb, st, saved, ws)
 		return
 	}
 	h := int64(t.dims.hidden)

@@ -8,8 +8,8 @@ import (
 
 // MoERouteAgain is the first visit of a micro-batch to part 0 (norm and router) in the backward. It computes the
 // micro-batch's rows of N, Logits, IDs and Weights in st again, bit for bit as MoERoute, copies dy to DY and clears
-// Sum. The caller then calls MoESort for the same tokens. Beside a dense MLP, DY becomes the gradient of the experts'
-// sum instead; saved has this sum from the forward.
+// Sum. The caller then calls MoESort for the same tokens. If Sum is normed, DY becomes the gradient of the experts' sum
+// instead; saved has this sum from the forward.
 //
 //	dy, x (T, h) act: only read
 func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
@@ -21,7 +21,7 @@ func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tenso
 	}
 	all := l.of(span{0, mb.Tokens})
 	s.Zero(all.sum.Mem())
-	if t.spec.Config.DenseBesideExperts {
+	if t.spec.Config.NormsExperts() {
 		l.sumGrad(dy, in, saved)
 		return
 	}
@@ -121,6 +121,7 @@ func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, 
 			l.besideBackward(out.of(c), in.of(c), c, saved, overwrite)
 			continue
 		}
+		l.sumNormGrad(out.of(c), c, saved)
 		l.routerBackward(c, first && c.at == 0, auxScale)
 		l.routeNormBackward(out.of(c), in.of(c), c)
 	}

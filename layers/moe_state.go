@@ -80,6 +80,8 @@ func (st *MoEState) of(c span, at int, d dims, scored, chosen int) routing {
 //	wide (C, h) f32: the router's normed input; none if act is fp32
 //	n (C, h) act, rstd (C) f32, (C, 2) for a LayerNorm: backward: the norm again, then
 //	  the gradient of its result
+//	sum (C, h) act, rstdOut (C) f32: if the experts' sum is normed: this sum, unless it is kept, and
+//	  the statistics of an output's norm
 //
 // An expert, for C pairs of token and choice:
 //
@@ -89,6 +91,7 @@ func (st *MoEState) of(c span, at int, d dims, scored, chosen int) routing {
 //	act, dact (C, F) act: f(gate)·up, weighted, and its gradient; F is the expert's width
 type moeBuffers struct {
 	wide, n, rstd          rows
+	sum, rstdOut           rows
 	in, out, gu, act, dact rows
 	beside                 besideBuffers // part 0 beside a dense MLP, moe_dense.go
 }
@@ -101,6 +104,9 @@ func (s Spec) routeBuffers(tokens int, backward bool, ws *allotter) moeBuffers {
 	}
 	if backward {
 		b.n, b.rstd = ws.chunkRows(s.Act, chunk, h), ws.chunkRows(device.F32, chunk, newDims(s).stats)
+	}
+	if s.Config.NormsExperts() {
+		b.sum, b.rstdOut = ws.chunkRows(s.Act, chunk, h), ws.chunkRows(device.F32, chunk, 1)
 	}
 	if s.Config.DenseBesideExperts {
 		b.beside = s.besideBuffers(tokens, ws)

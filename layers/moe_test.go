@@ -66,6 +66,10 @@ var moeCases = []moeCase{
 	{"beside a dense MLP", moeConfig(6, 2, func(c *model.Config) {
 		c.DenseBesideExperts, c.NormTopKProb, c.SandwichNorms, c.LayerScalar, c.Activation = true, true, true, true, model.GELUTanh
 	}), nil, 0},
+	{"normed", moeConfig(5, 2, func(c *model.Config) {
+		c.SandwichNorms, c.SigmoidScores, c.ChoiceBias, c.NormTopKProb, c.RoutedScale, c.SharedSize = true, true, true, true, 1.5, 11
+	}), nil, 1},
+	{"normed, idle", moeConfig(7, 2, func(c *model.Config) { c.SandwichNorms, c.OutputRouterLogits = true, true }), []float64{-20, 0, -20, 0, 0, -20, -20}, 4},
 	{"beside a dense MLP, idle", moeConfig(7, 3, func(c *model.Config) {
 		c.DenseBesideExperts, c.NormTopKProb, c.SandwichNorms = true, true, true
 	}), []float64{-90, 0, -90}, 2},
@@ -172,7 +176,7 @@ func TestMoERouteAgain(t *testing.T) {
 				t.Errorf("tensor %d of the routing has other bits", i)
 			}
 		}
-		if got := r.get(st.DY); !c.cfg.DenseBesideExperts && !slices.Equal(got, slices.Concat(r.x...)) {
+		if got := r.get(st.DY); !c.cfg.NormsExperts() && !slices.Equal(got, slices.Concat(r.x...)) {
 			t.Error("DY is not what was given")
 		}
 		if got := r.get(st.Sum); slices.Max(got) != 0 || slices.Min(got) != 0 {
@@ -274,8 +278,11 @@ func TestMoEBF16(t *testing.T) {
 				wantY, want := full.run()
 				got["y"], want["y"] = y, wantY
 				bound := 0.02
-				if c.cfg.DenseBesideExperts {
+				switch {
+				case c.cfg.DenseBesideExperts:
 					bound *= math.Sqrt2
+				case c.cfg.NormsExperts():
+					bound *= math.Sqrt(15. / 12)
 				}
 				for name := range want {
 					if dist := distance(got[name], want[name]); !(dist <= bound) {

@@ -316,6 +316,10 @@ func (r *rig) microBatch(seqs []reference.Sequence, unique []int32) MicroBatch {
 	mb.Index, mb.Targets, mb.Pos, mb.Cu = r.ints(index...), r.ints(targets...), r.ints(pos...), r.ints(cu...)
 	mb.RowStart, mb.RowPos = r.ints(rowStart...), r.ints(rowPos...)
 	mb.ChunkBounds = r.ints(r.spec.ChunkBounds(cu)...)
+	for i, u := range index {
+		index[i] = unique[u]
+	}
+	mb.IDs, mb.UniqueIDs = r.ints(index...), r.ints(unique...)
 	return mb
 }
 
@@ -378,7 +382,7 @@ func (r *rig) addEmbedding(grads map[string][]float64, ids []int32, rows []float
 }
 
 func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses device.Tensor, ws device.Mem, first bool) {
-	n := mb.Tokens * r.spec.Config.HiddenSize
+	n := mb.Tokens * r.spec.StreamWidth()
 	xs := []Hidden{r.hidden(n)}
 	saved := []device.Mem{{}}
 	r.tpl.EmbedForward(r.s, xs[0], b.table, mb, r.at, ws)
@@ -390,8 +394,12 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 			keep = r.alloc(k)
 		}
 		saved = append(saved, keep)
-		if r.layouts[i].Kind == model.Positions {
+		switch r.layouts[i].Kind {
+		case model.Positions:
 			r.tpl.PositionsForward(r.s, r.weights[i], xs[i], xs[i-1], mb, ws)
+			continue
+		case model.PerLayer:
+			r.tpl.PerLayerForward(r.s, r.weights[i], xs[i].Dev, xs[i-1].Dev, mb, ws)
 			continue
 		}
 		r.tpl.BlockForward(r.s, r.layouts[i].Block, r.weights[i], xs[i], xs[i-1], mb, saved[i], ws)
@@ -403,8 +411,12 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 		r.tpl.HeadForwardBackward(r.s, r.weights[last], grads[last], dx, xs[last-1], losses, mb, ws, b.scale(), first)
 	}
 	for i := last - 1; i > 0; i-- {
-		if r.layouts[i].Kind == model.Positions {
+		switch r.layouts[i].Kind {
+		case model.Positions:
 			r.tpl.PositionsBackward(r.s, grads[i], dx, mb, ws, first)
+			continue
+		case model.PerLayer:
+			r.tpl.PerLayerBackward(r.s, r.weights[i], grads[i], dx.Dev, xs[i-1].Dev, mb, ws, first)
 			continue
 		}
 		r.tpl.BlockBackward(r.s, r.layouts[i].Block, r.weights[i], grads[i], dx, xs[i-1], mb, saved[i], ws, first)
@@ -470,14 +482,17 @@ func (r *rig) evaluate(b batch) []float64 {
 	ws := r.alloc(r.spec.ForwardWorkspaceBytes())
 	var out []float64
 	for _, mb := range b.mbs {
-		n := mb.Tokens * r.spec.Config.HiddenSize
+		n := mb.Tokens * r.spec.StreamWidth()
 		x, y, losses := r.hidden(n), r.hidden(n), r.tensor(device.F32, mb.Tokens)
 		r.tpl.EmbedForward(r.s, x, b.table, mb, 0, ws)
 		last := len(r.layouts) - 1
 		for i := 1; i < last; i++ {
-			if r.layouts[i].Kind == model.Positions {
+			switch r.layouts[i].Kind {
+			case model.Positions:
 				r.tpl.PositionsForward(r.s, r.weights[i], y, x, mb, ws)
-			} else {
+			case model.PerLayer:
+				r.tpl.PerLayerForward(r.s, r.weights[i], y.Dev, x.Dev, mb, ws)
+			default:
 				r.tpl.BlockForward(r.s, r.layouts[i].Block, r.weights[i], y, x, mb, device.Mem{}, ws)
 			}
 			x, y = y, x

@@ -42,7 +42,7 @@ func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 //	x2 (·, h) act: the MLP's residual input, which a parallel block's backward does not need
 //	gu (·, 2·F) act: gate and up, then their gradient; without a gate (·, F)
 //	act (C, F) act: f(gate)·up, or f(up)
-//	zeros (C) i32: with a layer scalar
+//	zeros (C) i32: with a layer scalar or shared keys and values
 //
 // Rows of a chunk in the backward, if values are keys:
 //
@@ -67,7 +67,9 @@ type buffers struct {
 	ssd                              ssdBuffers // mamba2.go
 	gate                             gateBuffers
 	group                            groupBuffers
-	side                             *buffers // of the mixer beside attention
+	side                             *buffers        // of the mixer beside attention
+	per                              perLayerBuffers // per_layer.go
+	kv                               rows            // (C, 2·KV·D) act: keys and values between a packed row and a plane, stream.go
 }
 
 // savedBuffers takes from mem the buffers that the forward keeps at level keep. The other fields of the result are
@@ -135,9 +137,13 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 			b.gu = ws.chunkRows(d.act, chunk, d.up)
 		}
 		b.act = ws.chunkRows(d.act, chunk, d.ffn)
-		if s.Config.LayerScalar {
+		if s.Config.LayerScalar || d.shared || d.lends {
 			b.zeros = ws.chunkRows(device.I32, chunk, 1)
 		}
+		b.per = s.perLayerBuffers(d, chunk, backward, ws)
+	}
+	if backward && (d.shared || d.lends) {
+		b.kv = ws.chunkRows(d.act, chunk, 2*d.kv)
 	}
 	if backward {
 		s.backwardBuffers(&b, d, mlp, keep, tokens, ws)

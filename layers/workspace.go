@@ -16,7 +16,7 @@ type dims struct {
 	keyDim         int             // K: width of a query or key without padding; K < D only if values are wider
 	q, kv          int             // H·D and KV·D
 	qkv            int             // (H+2·KV)·D: a packed row of q, k, v; H·D more with an output gate
-	raw            int             // width of a row of the projection: qkv, or (H+KV)·D if values are keys
+	raw            int             // width of a row of the projection: qkv, (H+KV)·D if values are keys, or H·D if both are another block's
 	out            int             // H·D, with MLA H·V: input width of the output projection
 	outRole        model.Role      // of the output projection's weight
 	outBias        model.Role      // of its bias, if there is one
@@ -39,6 +39,8 @@ type dims struct {
 	recurrent      bool // the recurrence replaces attention, see forRecurrent
 	recurrence     recurrence
 	beside         bool // the recurrence runs beside attention
+	shared         bool // keys and values are another block's
+	lends          bool // other blocks read the keys and values
 }
 
 // newDims returns the widths of the model's blocks, with heads as Config.HeadDim and Config.NumKVHeads say. Blocks with
@@ -73,7 +75,10 @@ func (s Spec) attentionDims(heads model.Heads) dims {
 		d.qkv += d.q
 	}
 	d.raw = d.qkv
-	if heads.KeysAreValues {
+	switch d.shared = heads.Shared; {
+	case d.shared:
+		d.raw = d.q
+	case heads.KeysAreValues:
 		d.raw -= d.kv
 	}
 	d.outRole, d.outBias, d.output = model.RoleO, model.RoleOBias, plainOutput{}
@@ -92,7 +97,10 @@ func (s Spec) dims(block int) dims {
 		return newDims(s).forRecurrent()
 	}
 	d := s.attentionDims(s.Config.Heads(block))
-	d.qkNorm = s.Config.NormsQK(block)
+	d.qkNorm, d.lends = s.Config.NormsQK(block), s.Config.LendsKV(block)
+	if wide := s.Config.MLPSize(block); wide != d.ffn {
+		d.ffn, d.up = wide, d.up/d.ffn*wide
+	}
 	return d
 }
 

@@ -105,6 +105,16 @@ type Config struct {
 	// LayerScalar multiplies the output of a block by a number that the checkpoint has and nothing trains.
 	LayerScalar bool
 
+	// PerLayerSize is the width of the per-layer input, which every block multiplies by a gate of its output and adds to
+	// this output; 0: there are none. A token's per-layer inputs are the rows of a second table, with PerLayerVocab
+	// rows, plus a projection of the embedding.
+	PerLayerSize, PerLayerVocab int
+	// SharedKV is the number of last blocks that have no keys and values of their own. Such a block reads those of the
+	// last earlier block of its kind, with or without a window. 0: none. It needs QKNorm and NormsValues.
+	SharedKV int
+	// DoubleWide doubles the width of the MLP in the last SharedKV blocks.
+	DoubleWide bool
+
 	// NoRope marks the blocks whose queries and keys are not rotated; nil: none.
 	NoRope []bool
 	// RopeInterleaved pairs neighbours for the rotation, elements 2i and 2i+1. false: element i is paired with the
@@ -227,18 +237,7 @@ func (c *Config) AttentionBlocks() (n int) {
 	return n
 }
 
-// denseBlocks returns the number of blocks with a dense MLP.
-func (c *Config) denseBlocks() (n int64) {
-	for b := range c.NumLayers {
-		if c.HasMLP(b) {
-			n++
-		}
-	}
-	return n
-}
-
-// FirstLayer returns the kind of a block's first layer. A block with experts is two layers, any
-// other block is one.
+// FirstLayer returns the kind of a block's first layer.
 func (c *Config) FirstLayer(block int) LayerKind {
 	switch recurrent, whole := c.IsRecurrent(block), c.HasMLP(block); {
 	case !c.Mixes(block):
@@ -302,6 +301,9 @@ func (c *Config) NormsQK(block int) bool { return c.QKNorm && (!c.QKNormPlain ||
 // NormsOutputs says whether the outputs of attention and MLP are normed before the residual addition.
 func (c *Config) NormsOutputs() bool { return c.SandwichNorms || c.OutputNorms }
 
+// NormsExperts says whether the sum of a block's experts is normed, alone or beside a dense MLP.
+func (c *Config) NormsExperts() bool { return c.NumExperts > 0 && c.NormsOutputs() }
+
 // NormsInputs says whether the inputs of attention and MLP are normed.
 func (c *Config) NormsInputs() bool { return !c.OutputNorms }
 
@@ -311,14 +313,58 @@ type Heads struct {
 	KV  int // number of key/value heads
 	// KeysAreValues says that the block has no projection of values: a value is the key before its norm and rotation.
 	KeysAreValues bool
+	// Shared says that the block has no projections of keys and values: it reads another block's (Config.SharedKV).
+	Shared bool
+}
+
+// SharesKV says whether a block reads the keys and values of another block.
+func (c *Config) SharesKV(block int) bool { return block >= c.NumLayers-c.SharedKV }
+
+// sourceOfKV returns the block whose keys and values a block reads; -1: there is none.
+func (c *Config) sourceOfKV(block int) int {
+	for b := min(block, c.NumLayers-c.SharedKV-1); b >= 0; b-- {
+		if (c.Window(b) > 0) == (c.Window(block) > 0) {
+			return b
+		}
+	}
+	return -1
+}
+
+// LendsKV says whether other blocks read the block's keys and values.
+func (c *Config) LendsKV(block int) bool {
+	for b := c.NumLayers - c.SharedKV; b < c.NumLayers && !c.SharesKV(block); b++ {
+		if c.sourceOfKV(b) == block {
+			return true
+		}
+	}
+	return false
+}
+
+// LastReader says whether no later block reads the keys and values that the block reads from another one.
+func (c *Config) LastReader(block int) bool {
+	for b := block + 1; b < c.NumLayers; b++ {
+		if (c.Window(b) > 0) == (c.Window(block) > 0) {
+			return false
+		}
+	}
+	return c.SharesKV(block)
+}
+
+// MLPSize returns the width of a block's dense MLP.
+func (c *Config) MLPSize(block int) int {
+	if c.DoubleWide && c.SharesKV(block) {
+		return 2 * c.IntermediateSize
+	}
+	return c.IntermediateSize
 }
 
 // Heads returns the heads of a block's attention.
 func (c *Config) Heads(block int) Heads {
+	shared := c.SharesKV(block)
 	if c.Window(block) > 0 {
-		return Heads{Dim: c.HeadDim, KV: c.NumKVHeads}
+		return Heads{Dim: c.HeadDim, KV: c.NumKVHeads, Shared: shared}
 	}
-	return Heads{cmp.Or(c.GlobalHeadDim, c.HeadDim), cmp.Or(c.GlobalKVHeads, c.NumKVHeads), c.KeysAreValues}
+	return Heads{cmp.Or(c.GlobalHeadDim, c.HeadDim), cmp.Or(c.GlobalKVHeads, c.NumKVHeads), c.KeysAreValues && !shared, shared}
 }
 
 // Window returns how many positions a query of the block attends to at most, its own included; 0: all.
@@ -476,6 +522,16 @@ func (c *Config) windows(f *fields, size int, sliding func(block int) bool) {
 	c.SlidingWindow = size
 	if slices.Contains(has, false) {
 		c.Sliding = has
+	}
+}
+
+// turnInWindows leaves the rotary embedding to blocks with a sliding window alone.
+func (c *Config) turnInWindows() {
+	none := make([]bool, c.NumLayers)
+	for b := range none {
+		if none[b] = c.Window(b) == 0; none[b] {
+			c.NoRope = none
+		}
 	}
 }
 

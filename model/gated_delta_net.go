@@ -78,6 +78,8 @@ func (r *GatedDeltaNet) params(n blockNames) []Param {
 // which alternates a head's query rows and gate rows.
 func (n blockNames) queries(r Role, q, kv int) []Stored {
 	switch {
+	case n.c.Heads(n.block).Shared:
+		return stack(n.named(r)[:1], q)
 	case n.c.Heads(n.block).KeysAreValues:
 		return stack(n.named(r)[:2], q, kv)
 	case !n.c.OutputGate:

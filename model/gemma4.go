@@ -81,7 +81,7 @@ func (c *Config) gemma4(f *fields) {
 	c.KeysAreValues = f.bool("attention_k_eq_v", false)
 	c.globalHeads(f)
 	c.gemma4Experts(f)
-	c.gemma4Unsupported(f)
+	c.gemma4Small(f)
 }
 
 // globalHeads reads the head width and the number of key/value heads of global blocks, which are
@@ -145,13 +145,27 @@ func (c *Config) perLayer(f *fields) (dim, kv int) {
 	return dim, kv
 }
 
-// gemma4Unsupported refuses the parts of Gemma 4 that mt lacks.
-func (c *Config) gemma4Unsupported(f *fields) {
-	if n := f.int("num_kv_shared_layers", 0, 0, maxLayers); n > 0 {
-		f.fail("num_kv_shared_layers", "%d: a layer that reads another layer's keys and values is not supported, nor its gradient, which the other layer would add to its own", n)
+// gemma4Small reads the parts of the small models E2B and E4B: per-layer inputs, and last blocks that share keys and
+// values.
+func (c *Config) gemma4Small(f *fields) {
+	c.PerLayerSize = f.int("hidden_size_per_layer_input", 0, 0, maxHidden/max(1, c.NumLayers))
+	if c.PerLayerSize > 0 {
+		if c.PerLayerVocab = f.int("vocab_size_per_layer_input", 262144, 1, maxVocab); c.PerLayerVocab < c.VocabSize {
+			f.fail("vocab_size_per_layer_input", "%d is less than vocab_size %d: tokens would have no row", c.PerLayerVocab, c.VocabSize)
+		}
 	}
-	if n := f.int("hidden_size_per_layer_input", 0, 0, maxHidden); n > 0 {
-		f.fail("hidden_size_per_layer_input", "%d: per-layer inputs, which a second embedding makes for every layer, are not supported, only 0", n)
+	if c.SharedKV = f.int("num_kv_shared_layers", 0, 0, c.NumLayers); f.err != nil {
+		return
+	}
+	c.DoubleWide = c.SharedKV > 0 && f.bool("use_double_wide_mlp", false)
+	for b := c.NumLayers - c.SharedKV; b < c.NumLayers; b++ {
+		if c.sourceOfKV(b) < 0 {
+			f.fail("num_kv_shared_layers", "%d: layer %d finds no earlier layer of its type with keys and values", c.SharedKV, b)
+			return
+		}
+	}
+	if c.DenseBesideExperts && (c.PerLayerSize > 0 || c.SharedKV > 0) {
+		f.fail("enable_moe_block", "true is not supported with hidden_size_per_layer_input or num_kv_shared_layers")
 	}
 }
 
@@ -177,7 +191,11 @@ func (c *Config) gemma4JSON(m map[string]any) {
 	m["attention_bias"], m["attention_k_eq_v"] = c.QKVBias, c.KeysAreValues
 	m["final_logit_softcapping"] = optionalFloat(c.LogitSoftcap)
 	m["sliding_window"], m["layer_types"] = max(c.SlidingWindow, 1), c.layerTypes()
-	m["hidden_size_per_layer_input"], m["num_kv_shared_layers"], m["enable_moe_block"] = 0, 0, c.DenseBesideExperts
+	m["hidden_size_per_layer_input"], m["num_kv_shared_layers"], m["enable_moe_block"] = c.PerLayerSize, c.SharedKV, c.DenseBesideExperts
+	m["use_double_wide_mlp"] = c.DoubleWide
+	if c.PerLayerSize > 0 {
+		m["vocab_size_per_layer_input"] = c.PerLayerVocab
+	}
 	if c.DenseBesideExperts {
 		m["num_experts"], m["top_k_experts"], m["moe_intermediate_size"] = c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize
 	}

@@ -7,6 +7,7 @@ type LayerKind uint8
 const (
 	Embedding LayerKind = iota
 	Positions           // learned positions, which are added to the embedding
+	PerLayer            // per-layer inputs of blocks
 	Block               // a decoder block with a dense MLP
 	Attention           // the first half of a decoder block with experts
 	MoE                 // its second half: norm, router and experts
@@ -16,7 +17,7 @@ const (
 )
 
 func (k LayerKind) String() string {
-	return [...]string{"embedding", "positions", "block", "attention", "moe", "recurrent", "mixer", "head"}[k]
+	return [...]string{"embedding", "positions", "per_layer", "block", "attention", "moe", "recurrent", "mixer", "head"}[k]
 }
 
 // BeginsBlock says whether a layer of the kind is a decoder block or a block's first half.
@@ -33,7 +34,7 @@ type Role string
 const (
 	RoleEmbed        Role = "embed"          // embedding (V, h)
 	RoleAttnNorm     Role = "attn_norm"      // block (h)
-	RoleQKV          Role = "qkv"            // block ((H+2·KV)·D, h): q, k, v; with an output gate H·D more rows at the end; with KeysAreValues no v
+	RoleQKV          Role = "qkv"            // block ((H+2·KV)·D, h): q, k, v; with an output gate H·D more rows at the end; with KeysAreValues no v, with SharedKV q alone
 	RoleQKVBias      Role = "qkv_bias"       // block ((H+2·KV)·D)
 	RoleQNorm        Role = "q_norm"         // block (D) or, with QKNormWhole, (H·D)
 	RoleKNorm        Role = "k_norm"         // block (D) or (KV·D)
@@ -52,13 +53,20 @@ const (
 	RoleGateUpBias   Role = "gate_up_bias"   // block (2·F)
 	RoleDown         Role = "down"           // block (h, F)
 	RoleDownBias     Role = "down_bias"      // block (h)
-	RolePostMLPNorm  Role = "post_mlp_norm"  // block (h): norm of the MLP's output, before the residual
-	RoleLayerScalar  Role = "layer_scalar"   // block (1): multiplies the block's output; never trained
-	RoleRouter       Role = "router"         // moe part 0 (E, h), fp32; with a shared expert's gate (E+1, h)
-	RoleRouterBias   Role = "router_bias"    // moe part 0 (E): the router's bias
-	RoleChoiceBias   Role = "choice_bias"    // moe part 0 (E): added to scores for the choice of experts alone; never trained
-	// Roles of a model with a dense MLP beside the experts. They are in part 0 of the MoE layer,
-	// together with the roles of a dense block's MLP.
+	RolePostMLPNorm  Role = "post_mlp_norm"  // block, moe part 0 (h): norm of the output of the MLP or of the experts, before the residual
+	// Per-layer inputs: a block's part, then the layer's.
+	RolePerLayerGate     Role = "per_layer_gate"      // block (P, h)
+	RolePerLayerOut      Role = "per_layer_out"       // block (h, P)
+	RolePerLayerPostNorm Role = "per_layer_post_norm" // block (h)
+	RolePerLayerTable    Role = "per_layer_table"     // per_layer (V, L·P)
+	RolePerLayerProj     Role = "per_layer_proj"      // per_layer (L·P, h)
+	RolePerLayerNorm     Role = "per_layer_norm"      // per_layer (P)
+
+	RoleLayerScalar Role = "layer_scalar" // block (1): multiplies the block's output; never trained
+	RoleRouter      Role = "router"       // moe part 0 (E, h), fp32; with a shared expert's gate (E+1, h)
+	RoleRouterBias  Role = "router_bias"  // moe part 0 (E): the router's bias
+	RoleChoiceBias  Role = "choice_bias"  // moe part 0 (E): added to scores for the choice of experts alone; never trained
+	// Beside a dense MLP, whose roles are those of a dense block, also in part 0:
 	RoleRouterNorm       Role = "router_norm"         // moe part 0 (h): norm of the router's input
 	RoleExpertScales     Role = "expert_scales"       // moe part 0 (E): factors on the weights of experts
 	RoleExpertNorm       Role = "expert_norm"         // moe part 0 (h): norm of the experts' input

@@ -109,8 +109,8 @@ func fromFields(top *fields) (*Config, error) {
 	c.dropout(f)
 	a.refuseOthers(f)
 	a.options(c, f)
-	if c.NumExperts > 0 && c.NormsOutputs() && !c.DenseBesideExperts {
-		f.fail("num_experts", "experts whose output is normed are not supported")
+	if c.NormsExperts() && !c.NormsInputs() {
+		f.fail("num_experts", "experts whose output is normed, and not their input, are not supported")
 	}
 	if !c.LearnedPositions {
 		c.ropes(f)

@@ -123,12 +123,12 @@ func TestParseSpellings(t *testing.T) {
 		{"yarn's length is max_position_embeddings by default", map[string]any{"rope_scaling": map[string]any{"type": "yarn", "factor": 2}},
 			func(c *Config) bool { return c.Rope.OriginalMaxPositions == 2048 }},
 		{"gemma4", gemma4Config(map[string]any{"attention_k_eq_v": true, "num_global_key_value_heads": 1}), func(c *Config) bool {
-			return c.Heads(0) == Heads{256, 2, false} && c.Heads(5) == Heads{512, 1, true} && c.Rotary(0) == 512 && c.Rotary(1) == 256 &&
+			return c.Heads(0) == Heads{Dim: 256, KV: 2} && c.Heads(5) == Heads{Dim: 512, KV: 1, KeysAreValues: true} && c.Rotary(0) == 512 && c.Rotary(1) == 256 &&
 				reflect.DeepEqual(c.Rope, Rope{Type: "proportional", Theta: 1e6, Partial: 0.25, Dim: 512}) && c.LocalRope.Theta == 1e4 && c.Window(5) == 0
 		}},
 		{"gemma4, last layer", gemma4Config(map[string]any{"num_hidden_layers": 2, "layer_types": []any{"sliding_attention", "sliding_attention"},
 			"global_head_dim": 256}), func(c *Config) bool {
-			return c.Window(0) == 512 && c.Window(1) == 0 && c.GlobalHeadDim == 0 && c.Heads(1) == Heads{256, 2, false}
+			return c.Window(0) == 512 && c.Window(1) == 0 && c.GlobalHeadDim == 0 && c.Heads(1) == Heads{Dim: 256, KV: 2}
 		}},
 		{"gemma3", changed("gemma3_text", map[string]any{"num_hidden_layers": 7}), isGemma},
 		{"gemma3, pattern", changed("gemma3_text", map[string]any{"sliding_window_pattern": 2, "query_pre_attn_scalar": 16}), func(c *Config) bool {
@@ -354,8 +354,11 @@ func TestParseRefuses(t *testing.T) {
 		{changed("qwen3", map[string]any{"layer_types": []any{"full_attention", "sliding_attention", "full_attention"}}), `layer_types: layer 1 is "sliding_attention", and there is no sliding window`},
 		{changed("qwen3", map[string]any{"layer_types": []any{"full_attention"}}), "layer_types: 1 of them for 3 layers"},
 		{changed("qwen3", map[string]any{"layer_types": []any{"full_attention", "linear_attention", "full_attention"}}), `layer_types: layer 1 is "linear_attention"; known: full_attention, sliding_attention`},
-		{gemma4Config(map[string]any{"num_kv_shared_layers": 1}), "num_kv_shared_layers: 1: a layer that reads another layer's keys and values is not supported"},
-		{gemma4Config(map[string]any{"hidden_size_per_layer_input": nil}), "hidden_size_per_layer_input: 256: per-layer inputs"},
+		{gemma4Config(map[string]any{"num_kv_shared_layers": 6}), "num_kv_shared_layers: 6: layer 0 finds no earlier layer of its type"},
+		{gemma4Config(map[string]any{"num_kv_shared_layers": 1}), "num_kv_shared_layers: 1: layer 5 finds no earlier layer of its type"},
+		{gemma4Config(map[string]any{"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 9}), "vocab_size_per_layer_input: 9 is less than vocab_size"},
+		{gemma4Config(map[string]any{"hidden_size_per_layer_input": 8, "enable_moe_block": true, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 8}),
+			"enable_moe_block: true is not supported with hidden_size_per_layer_input"},
 		{gemma4Config(map[string]any{"use_bidirectional_attention": "all"}), `use_bidirectional_attention: "all" is not supported`},
 		{gemma4Config(map[string]any{"per_layer_config": map[string]any{"0": map[string]any{"head_dim": 8}}}), "per_layer_config: layer 0 has a sliding window and heads of its own"},
 		{gemma4Config(map[string]any{"num_hidden_layers": 12, "per_layer_config": map[string]any{"5": map[string]any{"head_dim": 8}}}), "per_layer_config: layer 11 has other heads"},

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"encoding/json"
 	"maps"
 	"math"
 	"reflect"
@@ -29,6 +30,8 @@ func TestDenseBlocks(t *testing.T) {
 		{"glm lite, none", small("glm4_moe_lite", map[string]any{"mlp_layer_types": types("sparse", "sparse", "sparse")}), nil},
 		{"hy 3 by default", small("hy_v3", nil), []int{0}},
 		{"hy 3", small("hy_v3", map[string]any{"mlp_layer_types": types("dense", "dense", "sparse")}), []int{0, 1}},
+		{"afmoe by default", small("afmoe", nil), []int{0}},
+		{"afmoe", small("afmoe", map[string]any{"num_dense_layers": 2}), []int{0, 1}},
 		{"ernie by default", small("ernie4_5_moe", nil), []int{0}},
 		{"ernie, a range", small("ernie4_5_moe", map[string]any{"moe_layer_start_index": 0, "moe_layer_end_index": 1}), []int{2}},
 		{"ernie, every second", small("ernie4_5_moe", map[string]any{"moe_layer_interval": 2, "moe_layer_start_index": 0}), []int{0, 2}},
@@ -64,6 +67,14 @@ func TestRecentRefused(t *testing.T) {
 		{small("hy_v3", map[string]any{"qk_norm": false}), "qk_norm: false is not supported"},
 		{small("hy_v3", map[string]any{"output_router_logits": true}), "output_router_logits: true: HYV3ForCausalLM has no loss of its router"},
 		{changed("hunyuan_v1_dense", map[string]any{"use_qk_norm": false}), "use_qk_norm: false is not supported"},
+		{small("afmoe", map[string]any{"attention_bias": true}), "attention_bias: true is not supported"},
+		{small("afmoe", map[string]any{"score_func": "softmax"}), `score_func: "softmax" is not supported in AfmoeForCausalLM, only sigmoid`},
+		{small("afmoe", map[string]any{"route_norm": false}), "route_norm: false is not supported in AfmoeForCausalLM, only true"},
+		{small("afmoe", map[string]any{"n_group": 2}), "n_group: 2: groups of experts are not supported"},
+		{small("afmoe", map[string]any{"num_shared_experts": 0}), "num_shared_experts: 0 is out of range"},
+		{small("afmoe", map[string]any{"output_router_logits": true}), "output_router_logits: true: AfmoeForCausalLM has no loss of its router"},
+		{small("afmoe", map[string]any{"sliding_window": json.RawMessage("null"), "layer_types": []any{"sliding_attention", "full_attention", "full_attention"}}),
+			`layer_types: layer 0 is "sliding_attention", and there is no sliding window`},
 		{small("ernie4_5_moe", map[string]any{"moe_layer_start_index": 3}), "moe_layer_start_index: no layer has experts"},
 		{small("ernie4_5_moe", map[string]any{"moe_norm_min": 0.1}), "moe_norm_min: 0.1 is out of range"},
 		{small("ernie4_5_moe", map[string]any{"moe_k": 65}), "moe_k: 65 is out of range"},
@@ -88,6 +99,9 @@ func TestRecentInline(t *testing.T) {
 			"attention_bias": true, "rope_interleave": false, "norm_topk_prob": false}),
 		changed("hunyuan_v1_dense", map[string]any{"rope_scaling": map[string]any{"type": "dynamic", "alpha": 1000.0, "factor": 1.0}, "attention_bias": true}),
 		small("hy_v3", map[string]any{"mlp_layer_types": []any{"dense", "dense", "sparse"}, "attention_bias": true, "mlp_bias": true, "router_scaling_factor": 1.5}),
+		small("afmoe", map[string]any{"mup_enabled": true, "route_scale": 2.5, "num_dense_layers": 2, "sliding_window": 7,
+			"layer_types": []any{"full_attention", "sliding_attention", "sliding_attention"}}),
+		small("afmoe", map[string]any{"layer_types": []any{"full_attention", "full_attention", "full_attention"}}),
 		without(small("ernie4_5_moe", map[string]any{"moe_num_experts": 8, "moe_k": 2, "moe_layer_interval": 1, "moe_layer_start_index": 1, "moe_layer_end_index": 1,
 			"use_bias": true, "moe_num_shared_experts": 0, "output_router_logits": true, "router_aux_loss_coef": 0.5}), "num_experts_per_tok"),
 	} {

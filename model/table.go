@@ -21,6 +21,9 @@ func (c *Config) Layers() []Layer {
 	if c.LearnedPositions {
 		add(Layer{Kind: Positions, Params: []Param{matrix(RolePositions, c.HiddenSize, stack(c.outer(RolePositions), c.MaxPositions))}})
 	}
+	if c.PerLayerSize > 0 {
+		add(Layer{Kind: PerLayer, Params: c.perLayerInputs()})
+	}
 	for b := range c.NumLayers {
 		n := blockNames{c, b}
 		if kind := c.FirstLayer(b); c.HasMLP(b) {
@@ -39,6 +42,18 @@ func (c *Config) Layers() []Layer {
 	}
 	add(c.headLayer())
 	return out
+}
+
+// perLayerInputs returns the parameters of the layer that computes the per-layer inputs of all blocks; nil: there are
+// none.
+func (c *Config) perLayerInputs() []Param {
+	if c.PerLayerSize == 0 {
+		return nil
+	}
+	width := c.NumLayers * c.PerLayerSize
+	return []Param{matrix(RolePerLayerTable, width, stack(c.outer(RolePerLayerTable), c.PerLayerVocab)),
+		matrix(RolePerLayerProj, c.HiddenSize, stack(c.outer(RolePerLayerProj), width)),
+		vector(RolePerLayerNorm, stack(c.outer(RolePerLayerNorm), c.PerLayerSize))}
 }
 
 func (c *Config) headLayer() Layer {
@@ -145,7 +160,9 @@ func (n blockNames) attention() []Param {
 		if c.QKNormWhole {
 			ofQ, ofK = q, kv
 		}
-		p = append(p, vector(RoleQNorm, n.stored(RoleQNorm, ofQ)), vector(RoleKNorm, n.stored(RoleKNorm, ofK)))
+		if p = append(p, vector(RoleQNorm, n.stored(RoleQNorm, ofQ))); !heads.Shared {
+			p = append(p, vector(RoleKNorm, n.stored(RoleKNorm, ofK)))
+		}
 	}
 	if c.Sinks {
 		p = append(p, vector(RoleSinks, n.stored(RoleSinks, c.NumHeads)))
@@ -176,7 +193,7 @@ func (n blockNames) norm(weight, bias Role) []Param {
 // mlp returns the parameters of a dense block's second half: the MLP, with the norm before it.
 func (n blockNames) mlp() []Param {
 	c := n.c
-	h, f := c.HiddenSize, c.IntermediateSize
+	h, f := c.HiddenSize, c.MLPSize(n.block)
 	var p []Param
 	if c.NormsInputs() && !c.SharedNorm {
 		p = n.norm(RoleMLPNorm, RoleMLPNormBias)
@@ -198,6 +215,10 @@ func (n blockNames) mlp() []Param {
 	}
 	if c.NormsOutputs() {
 		p = append(p, vector(RolePostMLPNorm, n.stored(RolePostMLPNorm, h)))
+	}
+	if per := c.PerLayerSize; per > 0 {
+		p = append(p, matrix(RolePerLayerGate, h, n.stored(RolePerLayerGate, per)), matrix(RolePerLayerOut, per, n.stored(RolePerLayerOut, h)),
+			vector(RolePerLayerPostNorm, n.stored(RolePerLayerPostNorm, h)))
 	}
 	return append(p, n.layerScalar()...)
 }
@@ -237,6 +258,9 @@ func (n blockNames) router() []Param {
 		bias := vector(RoleChoiceBias, n.stored(RoleChoiceBias, experts))
 		bias.SavedF32, bias.Frozen = true, true
 		p = append(p, bias)
+	}
+	if n.c.NormsExperts() {
+		p = append(p, vector(RolePostMLPNorm, n.stored(RolePostMLPNorm, h)))
 	}
 	return p
 }
@@ -316,11 +340,11 @@ func (c *Config) Params() int64 {
 	n := blockNames{c, 0}
 	moe, experts := int64(c.ExpertBlocks()), int64(c.NumExperts)
 	head := c.headLayer()
-	sum := head.Elems() + c.EmbedParam().Elems() + c.firstHalves().all
+	sum := head.Elems() + c.EmbedParam().Elems() + c.firstHalves().all + count(c.perLayerInputs()).all
 	if c.LearnedPositions {
 		sum += int64(c.MaxPositions) * int64(c.HiddenSize)
 	}
-	sum += c.denseBlocks() * count(n.mlp()).all
+	sum += c.mlps().all
 	if moe > 0 {
 		sum += moe * (count(n.router()).all + experts*count(n.expert(0)).all + n.sharedExpert().all)
 	}
@@ -334,9 +358,27 @@ func (c *Config) MatrixParams() int64 {
 	n := blockNames{c, 0}
 	moe := int64(c.ExpertBlocks())
 	sum := int64(c.VocabSize)*int64(c.HiddenSize) + c.firstHalves().matrix
-	sum += c.denseBlocks() * count(n.mlp()).matrix
+	sum += c.mlps().matrix
+	sum += int64(c.NumLayers) * int64(c.PerLayerSize) * int64(c.HiddenSize)
 	if moe > 0 {
 		sum += moe * (count(n.router()).matrix + int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix + n.sharedExpert().matrix)
+	}
+	return sum
+}
+
+// mlps counts the parameters of all dense MLPs. Those of the last Config.SharedKV blocks may be wider.
+func (c *Config) mlps() (sum counts) {
+	of := map[int]counts{} // by width
+	for b := range c.NumLayers {
+		if !c.HasMLP(b) {
+			continue
+		}
+		n, known := of[c.MLPSize(b)]
+		if !known {
+			n = count(blockNames{c, b}.mlp())
+			of[c.MLPSize(b)] = n
+		}
+		sum.all, sum.matrix = sum.all+n.all, sum.matrix+n.matrix
 	}
 	return sum
 }

@@ -90,9 +90,11 @@ func (r *Run) weights(at Pace) []float64 {
 		elems, bytes := float64(layout.AllElems()), float64(layout.TileBytes)
 		switch layout.Kind {
 		case model.Embedding: // the rows are gathered
-			elems, bytes = 0, float64(r.ActivationBytes(r.Limits.UniqueIDs))
+			elems, bytes = 0, float64(r.RowBytes(r.Limits.UniqueIDs))
 		case model.Positions: // positions are added
 			elems = 0
+		case model.PerLayer: // rows of the table are gathered
+			elems -= float64(layout.Tensor(model.RolePerLayerTable).Elems())
 		case model.MoE:
 			idle := float64(c.NumExperts - c.NumExpertsPerTok) // experts that a token does not use
 			elems -= idle * float64(layout.Part(1).AllElems())

@@ -261,7 +261,12 @@ func (r *Run) SlabBytes() []int64 {
 
 // ActivationBytes returns the size of a hidden state of the given number of tokens.
 func (r *Run) ActivationBytes(tokens int) int64 {
-	return int64(tokens) * int64(r.Spec.Config.HiddenSize) * r.Spec.Act.Size()
+	return int64(tokens) * int64(r.Spec.StreamWidth()) * r.Spec.Act.Size()
+}
+
+// RowBytes returns the size of the given number of the embedding's rows on the device.
+func (r *Run) RowBytes(rows int) int64 {
+	return int64(rows) * int64(r.Spec.Config.HiddenSize) * r.Spec.Act.Size()
 }
 
 // WorkspaceBytes returns the device memory that every launch may use as scratch: the most that any
@@ -282,6 +287,10 @@ func (r *Run) BatchIntBytes() int64 {
 	l := r.Limits
 	n := 4*int64(l.Tokens) + int64(l.Sequences+l.MicroBatches) + int64(l.MicroBatches)*int64(l.UniqueIDs+1)
 	tensors := int64(6)
+	if r.Spec.Config.PerLayerSize > 0 { // token ids, and the distinct ones in each micro-batch
+		n += int64(l.Tokens) + int64(l.MicroBatches)*int64(l.UniqueIDs)
+		tensors += 2
+	}
 	if size := r.Spec.Config.ChunkSize; size > 0 {
 		n += int64(l.Tokens/size + l.Sequences + l.MicroBatches)
 		tensors++
@@ -299,7 +308,7 @@ func (r *Run) BatchBytes() int64 {
 	if !r.has(0) {
 		return r.BatchIntBytes()
 	}
-	return r.BatchIntBytes() + r.ActivationBytes(r.Limits.UniqueIDs)
+	return r.BatchIntBytes() + r.RowBytes(r.Limits.UniqueIDs)
 }
 
 // LossBytes returns the size of a batch's losses.

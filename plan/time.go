@@ -71,7 +71,7 @@ func Time(r *Run, rates Rates) (Bound, error) {
 		b.Optimizer += r.UpdateBytes(l, gradients[l]) / rates.Host
 	}
 	first := r.UpdateBytes(0, gradients[0]) / rates.Host
-	rows := float64(r.GradElems(0)*r.GradBytes() + r.ActivationBytes(r.Limits.UniqueIDs))
+	rows := float64(r.GradElems(0)*r.GradBytes() + r.RowBytes(r.Limits.UniqueIDs))
 	b.First = first + rows/rates.Link
 	hidden := b.Optimizer - first
 	perToken := forward / float64(b.Tokens)
@@ -110,7 +110,7 @@ func (r *Run) transfers() (up, again, down float64) {
 	for l := range r.Layouts {
 		down += float64(r.GradElems(l) * r.GradBytes())
 	}
-	return up + float64(r.ActivationBytes(r.Limits.UniqueIDs)), again, down
+	return up + float64(r.RowBytes(r.Limits.UniqueIDs)), again, down
 }
 
 // crossings returns the bytes that launches copy to the device (index 0) and back (index 1), in

@@ -194,6 +194,14 @@ var outputNorms = []rule{
 	{"post_feedforward_layernorm", "post_ffw_norm", norm},
 }
 
+// afmoeAttention has the tensors of AFMoE's attention, with an output gate, and all norms of a block.
+var afmoeAttention = slices.Concat(attention, headNorms, []rule{
+	{"self_attn.gate_proj", "attn_gate", copied},
+	{"post_attention_layernorm", "post_attention_norm", norm},
+	{"pre_mlp_layernorm", "ffn_norm", norm},
+	{"post_mlp_layernorm", "post_ffw_norm", norm},
+})
+
 var lfm2FeedForward = []rule{
 	{"ffn_norm", "ffn_norm", norm},
 	{"feed_forward.w1", "ffn_gate", copied},
@@ -557,6 +565,19 @@ var families = []family{
 			"num_key_value_heads": 4, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "num_experts": 64,
 			"num_experts_per_tok": 6, "moe_num_shared_experts": 2, "moe_intermediate_size": 1536, "moe_layer_start_index": 1},
 		keys: []func(*plan){(*plan).noFreqs, (*plan).noBias, (*plan).ernieExperts}, modelled: (*plan).expertsLast,
+	},
+	{
+		types: []string{"afmoe"}, arch: "afmoe",
+		names: map[string]string{"n_shared_experts": "num_shared_experts", "routed_scaling_factor": "route_scale", "first_k_dense_replace": "num_dense_layers"},
+		dense: slices.Concat(afmoeAttention, feedForward[1:]),
+		block: slices.Concat(afmoeAttention, []rule{
+			{"mlp.router.gate", "ffn_gate_inp", router},
+			{"mlp.expert_bias", "exp_probs_b.bias", bare},
+		}, expertMatrices, sharedExpert("mlp.shared_experts")),
+		defaults: map[string]any{"vocab_size": 200192, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 32, "num_attention_heads": 16,
+			"head_dim": 128, "max_position_embeddings": 16384, "rms_norm_eps": 1e-5, "num_experts": 64, "num_experts_per_tok": 6, "n_shared_experts": 2,
+			"moe_intermediate_size": 1408, "first_k_dense_replace": 1, "sliding_window": 1024},
+		keys: []func(*plan){(*plan).noFreqs, (*plan).afmoeKeys},
 	},
 	{
 		types: []string{"glm"}, arch: "chatglm",

@@ -173,6 +173,20 @@ func (p *plan) sigmoidExperts() {
 	p.add("leading_dense_block_count", uint32(s.int("first_k_dense_replace", 0)))
 }
 
+// afmoeKeys sets the keys of AFMoE. It refuses models that differ from what llama.cpp assumes: the scale of the
+// embeddings, and the layers with a sliding window.
+func (p *plan) afmoeKeys() {
+	s := p.s
+	if !s.bool("mup_enabled", false) {
+		s.fail("mup_enabled", "false, but llama.cpp's %s always multiplies embeddings by the root of hidden_size", p.family.arch)
+	}
+	if n := s.int("global_attn_every_n_layers", 4); n != 4 && s.vals["layer_types"] == nil {
+		s.fail("global_attn_every_n_layers", "%d, but llama.cpp's %s has full attention in each fourth layer and no other", n, p.family.arch)
+	}
+	p.windowInFour()
+	p.sigmoidExperts()
+}
+
 // ossKeys sets the keys of gpt-oss. It refuses models that differ from what llama.cpp assumes: the layers with a
 // sliding window, and the clamping of the gate.
 func (p *plan) ossKeys() {

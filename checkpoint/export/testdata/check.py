@@ -118,7 +118,7 @@ def wanted(cfg, tensors):
         name = name.removeprefix("language_model.") if name.startswith("language_model.lm_head.") else name
         if name == "lm_head.weight" and cfg.get("tie_word_embeddings"):
             continue
-        name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+        name = name.replace("e_score_correction_bias", "e_score_correction.bias").replace(".expert_bias", ".expert_bias.bias")
         parts = name.split(".")
         if "experts" in parts:
             i = parts.index("experts")

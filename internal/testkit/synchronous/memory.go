@@ -108,7 +108,7 @@ func New(dev device.Device, store *host.Store, p *plan.Run) (*Trainer, error) {
 	t.spec.Cos, t.spec.Sin = t.alloc(4*n).Tensor(device.F32, 0, n), t.alloc(4*n).Tensor(device.F32, 0, n)
 	t.ops = layers.New(t.spec, dev)
 	t.workspace, t.narrow = t.alloc(t.spec.WorkspaceBytes()), t.alloc(2*p.SlabElems())
-	t.ints, t.rowMem = t.alloc(p.BatchIntBytes()), t.alloc(p.ActivationBytes(p.Limits.UniqueIDs))
+	t.ints, t.rowMem = t.alloc(p.BatchIntBytes()), t.alloc(p.RowBytes(p.Limits.UniqueIDs))
 	t.losses, t.lse = t.alloc(p.LossBytes()), t.alloc(p.LossBytes())
 	t.expertMem = t.alloc(p.ExpertStateBytes())
 	if n := p.MatrixBytes(); n > 0 {
