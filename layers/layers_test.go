@@ -143,6 +143,7 @@ var configs = []struct {
 	{"biased Mamba-2", mamba2Config(true)},
 	{"Mamba-2 beside attention", besideConfig()},
 	{"biased short convolution", shortConvConfig(true)},
+	{"KDA", kdaConfig()},
 	{"starcoder2", config(func(c *model.Config) {
 		c.LayerNorm, c.NormBias, c.Ungated, c.Activation, c.TieEmbeddings = true, true, true, model.GELUTanh, true
 		c.QKVBias, c.OBias, c.MLPBias, c.NumKVHeads, c.SlidingWindow = true, true, true, 1, 3

@@ -64,6 +64,7 @@ type buffers struct {
 	mla                              mlaBuffers // mla.go
 	gdn                              gdnBuffers // gated_delta_net.go
 	ssd                              ssdBuffers // mamba2.go
+	kda                              kdaBuffers // kda.go
 	gate                             gateBuffers
 	group                            groupBuffers
 	side                             *buffers // of the mixer beside attention

@@ -76,10 +76,13 @@ const (
 	RoleKVANorm Role = "kv_a_norm" // block (KVRank)
 	RoleKVB     Role = "kv_b"      // block (H·(NopeDim+ValueDim), KVRank): per head key, then value
 	// A recurrence, in place of RoleQKV and RoleO. The shapes are those of a gated delta net; a gated short convolution
-	// has 3·h rows of RoleRecurIn: b, c, x; Mamba-2 has z, x, b, c and a step per head.
+	// has 3·h rows of RoleRecurIn: b, c, x; Mamba-2 has z, x, b, c and a step per head. KDA has
+	// q, k, v in RoleRecurIn, b and two narrow vectors in RoleRecurGates, and Heads·Dim elements of RoleRecurDtBias.
 	RoleRecurIn       Role = "recur_in"        // recurrent, mixer (2·K+2·V, h): q, k, v, z
 	RoleRecurInBias   Role = "recur_in_bias"   // one element per row of RoleRecurIn
 	RoleRecurGates    Role = "recur_gates"     // (2·Heads, h): b, then a
+	RoleRecurDecayB   Role = "recur_decay_b"   // KDA (Heads·Dim, Dim): decays from their narrow vector
+	RoleRecurGateB    Role = "recur_gate_b"    // KDA (Heads·Dim, Dim): the output's gate from its narrow vector
 	RoleRecurTaps     Role = "recur_taps"      // (2·K+V, 1, Taps), fp32: the convolution of q, k and v
 	RoleRecurTapsBias Role = "recur_taps_bias" // one element per row of RoleRecurTaps
 	RoleRecurDecay    Role = "recur_decay"     // (Heads): logarithms of the decay rates
@@ -116,7 +119,7 @@ type Param struct {
 	Role Role
 	Rows int // a vector (Dims 1) has Rows elements and Cols 1
 	Cols int
-	Dims int // 1, 2, or 3 for (Rows, 1, Cols); weight decay and the streamed dtype depend on it
+	Dims int // 1, 2, 3 for (Rows, 1, Cols), or 4 for (1, 1, Rows, 1); weight decay and the streamed dtype depend on it
 	// Stored are the parameter's tensors, in the order of their rows.
 	Stored []Stored
 	// Part is the part of the layer that the parameter belongs to; see Layer.Parts.
@@ -141,6 +144,9 @@ func (p Param) Decay() bool { return p.Dims >= 2 }
 func (p Param) StoredShape(i int) []int64 {
 	if p.Dims == 1 {
 		return []int64{int64(p.Stored[i].Rows)}
+	}
+	if p.Dims == 4 {
+		return []int64{1, 1, int64(p.Stored[i].Rows), 1}
 	}
 	if p.Dims == 3 {
 		return []int64{int64(p.Stored[i].Rows), 1, int64(p.Cols)}

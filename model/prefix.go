@@ -18,7 +18,8 @@ import (
 const maxHeader = 100_000_000
 
 // asStored settles what the weights in dir say and config.json does not: how the names of tensors begin, whether
-// there is a head, whether experts share a tensor, and which way round their matrices are.
+// there is a head, which of a family's names tensors have, whether experts share a tensor, and which way round their
+// matrices are.
 func (c *Config) asStored(dir string) error {
 	names, err := weightNames(dir)
 	if err != nil {
@@ -31,6 +32,11 @@ func (c *Config) asStored(dir string) error {
 	if how := c.family.joined[RoleExpertDown]; how.tensor != "" {
 		for b := range c.NumLayers {
 			c.joined = c.joined || names[blockNames{c, b}.prefix()+how.tensor] != nil
+		}
+	}
+	for _, other := range c.family.others {
+		for b := range c.NumLayers {
+			c.othersNamed = c.othersNamed || names[blockNames{c, b}.prefix()+other[0]] != nil
 		}
 	}
 	if c.family.eitherWay {
