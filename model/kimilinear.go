@@ -25,12 +25,13 @@ func init() {
 			"num_experts_per_tok": "num_experts_per_token", "n_routed_experts": "num_experts", "n_shared_experts": "num_shared_experts"},
 		eitherName: true,
 		defaults: map[string]any{"vocab_size": 163840, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 27, "num_attention_heads": 32,
-			"max_position_embeddings": 1048576, "rms_norm_eps": 1e-5, "pad_token_id": 163839, "bos_token_id": 163584, "eos_token_id": 163586,
+			"max_position_embeddings": 1048576, "rms_norm_eps": 1e-5,
 			"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
 			"n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 1024,
 			"first_k_dense_replace": 1, "routed_scaling_factor": 2.446},
 		keys: slices.Concat(mlaKeys, sigmoidKeys, []string{"model_max_length", "moe_renormalize", "num_expert_group", "num_experts_per_token", "num_experts",
-			"num_shared_experts", "mlp_layer_types", "layer_types", "linear_head_dim", "linear_num_heads", "linear_conv_kernel_dim", "pretraining_tp"}),
+			"num_shared_experts", "mlp_layer_types", "layer_types", "linear_head_dim", "linear_num_heads", "linear_conv_kernel_dim",
+			"linear_attn_config", "mla_use_nope", "moe_router_activation_func", "pretraining_tp"}),
 		prepare: kimiLinearKeys,
 		options: (*Config).kimiLinear,
 		write: func(c *Config, m map[string]any) {
@@ -74,13 +75,13 @@ func kimiLinearKeys(f *fields) {
 	}
 	if !f.has("layer_types") && in.has("full_attn_layers") && in.has("kda_layers") {
 		types := make([]any, f.need("num_hidden_layers", 1, maxLayers))
-		for key, kind := range map[string]string{"full_attn_layers": fullAttention, "kda_layers": linearAttention} {
-			for _, number := range in.ints(key, len(types)) { // from 1 on
+		for _, list := range [...]struct{ key, kind string }{{"kda_layers", linearAttention}, {"full_attn_layers", fullAttention}} {
+			for _, number := range in.ints(list.key, len(types)) { // from 1 on
 				if number == 0 || types[number-1] != nil {
-					in.fail(key, "layer %d: layers count from 1, each in one list", number)
+					in.fail(list.key, "layer %d: layers count from 1, each in one list", number)
 					continue
 				}
-				types[number-1] = kind
+				types[number-1] = list.kind
 			}
 		}
 		for i, t := range types {

@@ -62,7 +62,7 @@ func TestActiveParams(t *testing.T) {
 // TestParamsOfPapers: these models have the numbers of parameters in their papers, in all and per token. gpt-oss
 // counts the lm_head as active, but not the embedding (arXiv:2508.10925, table 1). DeepSeek-V3 has 671B and 37B
 // (arXiv:2412.19437); its published tensors without multi-token prediction have 671026419200 elements. V2-Lite has
-// 15706484224 (15.7B and 2.4B in arXiv:2405.04434).
+// 15706484224 (15.7B and 2.4B in arXiv:2405.04434). Kimi Linear has 48B and 3B (arXiv:2510.26692).
 func TestParamsOfPapers(t *testing.T) {
 	for _, tc := range []struct {
 		name               string
@@ -74,6 +74,7 @@ func TestParamsOfPapers(t *testing.T) {
 		{"deepseek-v3", 671026419200, 37e9, 0, 0.5e9},
 		{"deepseek-v2-lite", 15706484224, 2.4e9, 0, 0.1e9},
 		{"glm-4.7-flash", 30e9, 3e9, 0.01, 0.9e9},
+		{"kimi-linear-48b-a3b", 48e9, 3e9, 0.03, 0.5e9},
 	} {
 		c := preset(t, tc.name)
 		if got := float64(c.Params()); math.Abs(got-tc.all) > tc.allWithin*tc.all {

@@ -102,9 +102,7 @@ func (a *GatedDeltaBackward) Check() error {
 	c.delta(&a.DeltaShape, a.QKV, a.Gates, a.A, a.ALog, a.DtBias)
 	c.tensor("DQKV", a.DQKV, a.T*a.Width(), a.QKV.DType)
 	c.tensor("DGates", a.DGates, strided(a.T, a.GateStride, a.gates()), a.QKV.DType)
-	if a.ByChannel {
-		c.tensor("DA", a.DA, a.T*a.Decays(), a.QKV.DType)
-	}
+	c.rates("DA", a.DA, &a.DeltaShape, a.QKV.DType)
 	c.optional("DALog", a.DALog, a.Heads, device.F32)
 	c.optional("DDtBias", a.DDtBias, a.Decays(), device.F32)
 	c.tensor("DO", a.DO, a.T*a.Heads*a.ValueDim, a.QKV.DType)
@@ -129,12 +127,17 @@ func (c *checker) delta(a *DeltaShape, qkv, gates, rates, aLog, dtBias device.Te
 	}
 	c.act("QKV", qkv, a.T*a.Width())
 	c.tensor("Gates", gates, strided(a.T, a.GateStride, a.gates()), qkv.DType)
-	if a.ByChannel {
-		c.tensor("A", rates, a.T*a.Decays(), qkv.DType)
-	}
+	c.rates("A", rates, a, qkv.DType)
 	c.tensor("ALog", aLog, a.Heads, device.F32)
 	c.tensor("DtBias", dtBias, a.Decays(), device.F32)
 	c.tensor("Cu", a.Cu, a.Seqs+1, device.I32)
+}
+
+// rates checks a tensor of the inputs a of channels, or of their gradient.
+func (c *checker) rates(name string, t device.Tensor, a *DeltaShape, dt device.DType) {
+	if a.ByChannel {
+		c.tensor(name, t, a.T*a.Decays(), dt)
+	}
 }
 
 // MostDeltaDim is the largest KeyDim or ValueDim of the gated delta rule, and MostDeltaHeads its largest Heads.
