@@ -15,24 +15,25 @@ type kda struct{ *model.KDA }
 // kdaBuffers are a launch's buffers in a block with KDA; W is model.KDA.Width. o is (T, W) and qkv (T, 3·W).
 //
 //	low (T, Narrow) act: b, and the narrow vectors of decays and gate
-//	rates, z (T, W) act: inputs of the decays, and of the gate
+//	rates (T, W) act: inputs of the decays
 //	conv (T, 3·W) act: q, k and v after the convolution
 //	narrow (C, Dim) act: one narrow vector
 //	states f32: op.GatedDelta.States
 //
 // In the backward:
 //
-//	dlow, drates, dz, dconv: gradients of low, rates, z and conv
+//	dlow, drates, dconv: gradients of low, rates and conv
 //	dnarrow (C, Dim) act: gradient of narrow
-//	rstd (C, Heads) f32: of the output's norm
+//
+// The gate and its gradient are in gateBuffers.
 type kdaBuffers struct {
-	low, rates, z, conv, narrow            rows
-	dlow, drates, dz, dconv, dnarrow, rstd rows
-	states                                 device.Tensor
+	low, rates, conv, narrow     rows
+	dlow, drates, dconv, dnarrow rows
+	states                       device.Tensor
 }
 
 func (r kda) widths(d dims) dims {
-	d.gated, d.output = true, kdaOutputs{r}
+	d.gated, d.output = true, gatedOutputs{activation: op.SigmoidGate, heads: r.Heads, dim: r.Dim}
 	d.q, d.out, d.qkv = r.Width(), r.Width(), r.Convolved()
 	return d
 }
@@ -52,7 +53,7 @@ func (r kda) keepStates(b *buffers, _ dims, tokens int, mem *allotter) {
 
 func (r kda) keepInputs(b *buffers, d dims, tokens int, mem *allotter) {
 	b.kda.low, b.kda.rates = mem.wholeRows(d.act, tokens, r.Narrow()), mem.wholeRows(d.act, tokens, r.Width())
-	b.kda.z = mem.wholeRows(d.act, tokens, r.Width())
+	b.gate.z = mem.wholeRows(d.act, tokens, r.Width())
 }
 
 func (r kda) buffers(s Spec, all *buffers, d dims, keep Keep, tokens int, backward bool, ws *allotter) {
@@ -66,8 +67,8 @@ func (r kda) buffers(s Spec, all *buffers, d dims, keep Keep, tokens int, backwa
 	b.conv, b.narrow = ws.wholeRows(d.act, tokens, r.Convolved()), ws.chunkRows(d.act, chunk, r.Dim)
 	if backward {
 		b.dlow, b.drates = ws.wholeRows(d.act, tokens, r.Narrow()), ws.wholeRows(d.act, tokens, r.Width())
-		b.dz, b.dconv = ws.wholeRows(d.act, tokens, r.Width()), ws.wholeRows(d.act, tokens, r.Convolved())
-		b.dnarrow, b.rstd = ws.chunkRows(d.act, chunk, r.Dim), ws.chunkRows(device.F32, chunk, r.Heads)
+		all.gate.dz, b.dconv = ws.wholeRows(d.act, tokens, r.Width()), ws.wholeRows(d.act, tokens, r.Convolved())
+		b.dnarrow, all.gate.rstd = ws.chunkRows(d.act, chunk, r.Dim), ws.chunkRows(device.F32, chunk, r.Heads)
 	}
 }
 
@@ -79,7 +80,7 @@ type widened struct {
 }
 
 func (r kda) widened(l *launch) [2]widened {
-	return [2]widened{{model.RoleRecurDecayB, r.Heads, l.kda.rates, l.kda.drates}, {model.RoleRecurGateB, r.Heads + r.Dim, l.kda.z, l.kda.dz}}
+	return [2]widened{{model.RoleRecurDecayB, r.Heads, l.kda.rates, l.kda.drates}, {model.RoleRecurGateB, r.Heads + r.Dim, l.gate.z, l.gate.dz}}
 }
 
 // narrow copies the narrow vectors of the tokens of chunk c that begin at column at of a row of low, and returns them.
@@ -139,27 +140,4 @@ func (r kda) projectBackward(l *launch, c span) {
 
 func (r kda) cache(d dims, a *allotter) (tail, last device.Tensor) {
 	return a.take(d.act, (r.Taps-1)*r.Convolved()), a.take(device.F32, r.Heads*r.Dim*r.Dim)
-}
-
-// kdaOutputs norms the rule's output head by head and multiplies it by the sigmoid of z.
-type kdaOutputs struct{ kda }
-
-func (r kdaOutputs) of(l *launch, c span) device.Tensor {
-	w, both, narrow := r.Width(), l.gate.both.of(c), l.gate.narrow.of(c)
-	op.Do(l.dev, l.s, op.CopyColumns{Dst: both, Src: l.kda.z.of(c), T: c.n, C: w, DstStride: 2 * w, SrcStride: w})
-	op.Do(l.dev, l.s, op.RMSNorm{Y: from(both, w), RStd: l.kda.rstd.of(c), X: l.o.of(c), W: l.w[model.RoleRecurNorm], Rows: c.n, Groups: r.Heads,
-		Dim: r.Dim, XStride: w, YStride: 2 * w, Eps: l.spec.Config.RMSNormEps})
-	op.Do(l.dev, l.s, op.GLU{Activation: op.SigmoidGate, Y: narrow, GU: both, T: c.n, F: w})
-	return narrow
-}
-
-// grad writes l.do and the gradient of z for the tokens of chunk c, from dy, the gradient of the block's output. It
-// reads the values that a call of of for the same chunk has left in l.gate and l.kda.
-func (r kdaOutputs) grad(l *launch, dy device.Tensor, c span) {
-	w, both, narrow := r.Width(), l.gate.both.of(c), l.gate.narrow.of(c)
-	l.inputGrad(l.s, narrow, dy, l.w[l.dims.outRole], c.n, l.dims.hidden, w)
-	op.Do(l.dev, l.s, op.GLUBackward{Activation: op.SigmoidGate, DGU: both, DY: narrow, GU: both, T: c.n, F: w})
-	op.Do(l.dev, l.s, op.CopyColumns{Dst: l.kda.dz.of(c), Src: both, T: c.n, C: w, DstStride: w, SrcStride: 2 * w})
-	op.Do(l.dev, l.s, op.RMSNormBackward{DX: l.do.of(c), DW: l.g[model.RoleRecurNorm], DY: from(both, w), X: l.o.of(c), W: l.w[model.RoleRecurNorm],
-		RStd: l.kda.rstd.of(c), Rows: c.n, Groups: r.Heads, Dim: r.Dim, DXStride: w, DYStride: 2 * w, XStride: w})
 }

@@ -38,7 +38,7 @@ func written(t *testing.T) map[string]string {
 		switch {
 		case name == "qwen3moe-aux": // its routing and its dense layer have no words in llama.cpp
 		case name == "hyv3" || name == "apertus": // nor have their architectures
-		case name == "granitehybrid" || name == "nemotronh" || name == "falconh1" || strings.HasPrefix(name, "gemma4"): // mt export has no table of them
+		case name == "granitehybrid" || name == "nemotronh" || name == "falconh1" || name == "kimilinear" || strings.HasPrefix(name, "gemma4"): // mt export has no table of them
 		case name == "exaone4": // nor has a window in four layers
 		case name == "deepseekv2-groups": // nor do groups that are worth their best expert
 		case strings.HasPrefix(name, "phimoe"): // nor has a softmax over near experts

@@ -74,8 +74,8 @@ func (j *deltaJob) between(h *deltaHead, at, end int) {
 		return
 	}
 	q, k, earlier := j.block(h, at, end)
-	j.product(h.scores[at*op.DeltaChunk:], op.DeltaChunk, q, j.keys, false, earlier, j.keys, true, end-at, at, j.KeyDim, false)
-	j.product(h.near[at*op.DeltaChunk:], op.DeltaChunk, k, j.keys, false, earlier, j.keys, true, end-at, at, j.KeyDim, false)
+	j.sc.product(h.scores[at*op.DeltaChunk:], op.DeltaChunk, q, j.keys, false, earlier, j.keys, true, end-at, at, j.KeyDim, false)
+	j.sc.product(h.near[at*op.DeltaChunk:], op.DeltaChunk, k, j.keys, false, earlier, j.keys, true, end-at, at, j.KeyDim, false)
 	for i := at; i < end; i++ { // what padding has left
 		clear(h.scores[i*op.DeltaChunk+at : (i+1)*op.DeltaChunk])
 		clear(h.near[i*op.DeltaChunk+at : (i+1)*op.DeltaChunk])
@@ -147,7 +147,7 @@ func (b *deltaBackward) betweenBackward(h *deltaHead, at, end int) {
 	q, k, earlier := b.block(h, at, end)
 	ds, dl, term := b.ds[at*op.DeltaChunk:], b.dl[at*op.DeltaChunk:], b.sc.f32(dTerm, op.DeltaChunk*b.keys)
 	for _, x := range [...]struct{ dscores, dx, x []float32 }{{ds, b.dq, q}, {dl, b.dk, k}} {
-		b.product(term, b.keys, x.dscores, op.DeltaChunk, false, earlier, b.keys, false, end-at, b.KeyDim, at, false)
+		b.sc.product(term, b.keys, x.dscores, op.DeltaChunk, false, earlier, b.keys, false, end-at, b.KeyDim, at, false)
 		for i := range end - at {
 			for c := range b.KeyDim {
 				from, to := i*b.keys+c, (at+i)*b.keys+c
@@ -156,8 +156,8 @@ func (b *deltaBackward) betweenBackward(h *deltaHead, at, end int) {
 			}
 		}
 	}
-	b.product(term, b.keys, ds, op.DeltaChunk, true, q, b.keys, false, at, b.KeyDim, end-at, false)
-	b.product(term, b.keys, dl, op.DeltaChunk, true, k, b.keys, false, at, b.KeyDim, end-at, true)
+	b.sc.product(term, b.keys, ds, op.DeltaChunk, true, q, b.keys, false, at, b.KeyDim, end-at, false)
+	b.sc.product(term, b.keys, dl, op.DeltaChunk, true, k, b.keys, false, at, b.KeyDim, end-at, true)
 	for e := range at {
 		for c := range b.KeyDim {
 			i := e*b.keys + c

@@ -12,7 +12,7 @@ func init() { op.Add(&table, gatedDelta) }
 // Buffers of the gated delta rule, which works on chunks of at most op.DeltaChunk tokens. Matrices of a chunk have a
 // row for each token, and rows are padded to whole panels.
 const (
-	dPack     = iota // an operand of a product, in panels
+	_         = iota // scratch.product
 	dQ               // normalized q of the chunk (n, KeyDim)
 	dK               // normalized k of the chunk (n, KeyDim)
 	dStates          // the state of each head of the group (KeyDim, ValueDim)
@@ -109,7 +109,7 @@ func gatedDelta(s *stream, a *op.GatedDelta) error {
 			j.load()
 			for g := range j.group {
 				if states != nil && j.at > j.first {
-					j.copyState(states[j.place(g):], j.state(dStates, g), false)
+					copyPadded(states[j.place(g):], j.state(dStates, g), j.KeyDim, j.ValueDim, j.values, false)
 				}
 				h := j.head(g)
 				j.solve(g, h)
@@ -118,7 +118,7 @@ func gatedDelta(s *stream, a *op.GatedDelta) error {
 			}
 		}
 		for g := 0; last != nil && g < j.group; g++ {
-			j.copyState(last[(j.kh*j.group+g)*a.KeyDim*a.ValueDim:], j.state(dStates, g), false)
+			copyPadded(last[(j.kh*j.group+g)*a.KeyDim*a.ValueDim:], j.state(dStates, g), j.KeyDim, j.ValueDim, j.values, false)
 		}
 	})
 }
@@ -135,25 +135,13 @@ func (j *deltaJob) place(g int) int {
 	return (j.at/op.DeltaChunk*j.Heads + j.kh*j.group + g) * j.KeyDim * j.ValueDim
 }
 
-// copyState copies a state between dense, which has no padding, and rows, whose rows are padded to whole panels. load:
-// from dense to rows; otherwise from rows to dense.
-func (j *deltaJob) copyState(dense, rows []float32, load bool) {
-	for i := range j.KeyDim {
-		if d, r := dense[i*j.ValueDim:][:j.ValueDim], rows[i*j.values:]; load {
-			copy(r, d)
-		} else {
-			copy(d, r)
-		}
-	}
-}
-
 // begin sets the states with which a sequence begins: to those in last, or to 0 if last is nil.
 func (j *deltaJob) begin(last []float32) {
 	for g := range j.group {
 		s := j.state(dStates, g)
 		clear(s)
 		if last != nil {
-			j.copyState(last[(j.kh*j.group+g)*j.KeyDim*j.ValueDim:], s, true)
+			copyPadded(last[(j.kh*j.group+g)*j.KeyDim*j.ValueDim:], s, j.KeyDim, j.ValueDim, j.values, true)
 		}
 	}
 }
@@ -171,8 +159,8 @@ func (j *deltaJob) load() {
 		j.norms[2*i+1] = j.unit(j.k[i*j.keys:][:j.KeyDim], at+j.KeyHeads*j.KeyDim, 1)
 	}
 	if !j.ByChannel {
-		j.product(j.sc.f32(dPairs, chunkSquare), op.DeltaChunk, j.k, j.keys, false, j.k, j.keys, true, j.n, j.n, j.KeyDim, false)
-		j.product(j.sc.f32(dReads, chunkSquare), op.DeltaChunk, j.q, j.keys, false, j.k, j.keys, true, j.n, j.n, j.KeyDim, false)
+		j.sc.product(j.sc.f32(dPairs, chunkSquare), op.DeltaChunk, j.k, j.keys, false, j.k, j.keys, true, j.n, j.n, j.KeyDim, false)
+		j.sc.product(j.sc.f32(dReads, chunkSquare), op.DeltaChunk, j.q, j.keys, false, j.k, j.keys, true, j.n, j.n, j.KeyDim, false)
 	}
 }
 
@@ -244,25 +232,13 @@ func (j *deltaJob) rate(i, head int) float64 {
 
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
-// product computes C (m, n) = A (m, k)·B (k, n), and with adds it adds the product to C. cs, as and bs are the
-// distances between rows. aCols: A is stored transposed. bRows: B is stored transposed.
-func (j *deltaJob) product(c []float32, cs int, a []float32, as int, aCols bool, b []float32, bs int, bRows bool, m, n, k int, adds bool) {
-	pack := j.sc.f32(dPack, panels(n)*vec.Panel*k)
-	if bRows {
-		vec.Transpose(pack, b, bs, n, k)
-	} else {
-		packPanels(pack, b, bs, k, n)
-	}
-	vec.Tile(m, k, a, as, aCols, pack, k*vec.Panel, c, cs, panels(n), adds)
-}
-
 const chunkPanel = op.DeltaChunk * vec.Panel // a panel of a chunk's rows
 
 // solve computes the chunk's new values: (I + L)·new = β·(v − kFrom·S) with L = β·near. It stores them in dNew as
 // panels and in dNewRows as rows.
 func (j *deltaJob) solve(g int, h deltaHead) {
 	rest, v := j.sc.f32(dRest, op.DeltaChunk*j.values), j.sc.f32(dV, op.DeltaChunk*j.values)
-	j.product(rest, j.values, h.kFrom, j.keys, false, j.state(dStates, g), j.values, false, j.n, j.ValueDim, j.KeyDim, false)
+	j.sc.product(rest, j.values, h.kFrom, j.keys, false, j.state(dStates, g), j.values, false, j.n, j.ValueDim, j.KeyDim, false)
 	lower := j.sc.f32(dLower, chunkSquare)
 	rows := j.sc.f32(dNewRows, op.DeltaChunk*j.values)
 	off := 2*j.KeyHeads*j.KeyDim + (j.kh*j.group+g)*j.ValueDim
@@ -310,7 +286,7 @@ func (j *deltaJob) toRows(dst, src []float32) {
 // the state before the chunk.
 func (j *deltaJob) output(g int, h deltaHead, to act) {
 	o := j.sc.f32(dOut, op.DeltaChunk*j.values)
-	j.product(o, j.values, h.qFrom, j.keys, false, j.state(dStates, g), j.values, false, j.n, j.ValueDim, j.KeyDim, false)
+	j.sc.product(o, j.values, h.qFrom, j.keys, false, j.state(dStates, g), j.values, false, j.n, j.ValueDim, j.KeyDim, false)
 	vec.Tile(j.n, j.n, h.scores, op.DeltaChunk, false, j.sc.f32(dNew, panels(j.ValueDim)*chunkPanel), chunkPanel, o, j.values,
 		panels(j.ValueDim), true)
 	for i := range j.n {

@@ -95,7 +95,7 @@ func (b *deltaBackward) chunk(states []float32) {
 	b.dbeta, b.dkeep, b.dof = gates[:b.n], gates[op.DeltaChunk:][:b.KeyDim], gates[op.DeltaChunk+op.MostDeltaDim:]
 	for g := range b.group {
 		if clear(b.state(dStates, g)); b.at > b.first {
-			b.copyState(states[b.place(g):], b.state(dStates, g), true)
+			copyPadded(states[b.place(g):], b.state(dStates, g), b.KeyDim, b.ValueDim, b.values, true)
 		}
 		clear(b.dbeta)
 		clear(b.dof)
@@ -138,22 +138,22 @@ func (b *deltaBackward) throughUnit(dy, y []float32, i int, r float32, scale flo
 // from the outputs and from the state after the chunk.
 func (b *deltaBackward) newValues(g int, h deltaHead) {
 	dnew, do := b.sc.f32(dGrad, op.DeltaChunk*b.values), b.sc.f32(dOut, op.DeltaChunk*b.values)
-	b.product(dnew, b.values, h.kTo, b.keys, false, b.state(dDStates, g), b.values, false, b.n, b.ValueDim, b.KeyDim, false)
+	b.sc.product(dnew, b.values, h.kTo, b.keys, false, b.state(dDStates, g), b.values, false, b.n, b.ValueDim, b.KeyDim, false)
 	for i := range b.n {
 		copy(do[i*b.values:][:b.ValueDim], actOf(b.a.DO).load(b.sc, dWide, ((b.at+i)*b.Heads+b.kh*b.group+g)*b.ValueDim, b.ValueDim))
 	}
-	b.product(dnew, b.values, h.scores, op.DeltaChunk, true, do, b.values, false, b.n, b.ValueDim, b.n, true)
+	b.sc.product(dnew, b.values, h.scores, op.DeltaChunk, true, do, b.values, false, b.n, b.ValueDim, b.n, true)
 }
 
 // throughScores computes the gradients of scores, qFrom and kTo.
 func (b *deltaBackward) throughScores(g int) {
 	do, fresh := b.sc.f32(dOut, op.DeltaChunk*b.values), b.sc.f32(dNewRows, op.DeltaChunk*b.values)
-	b.product(b.ds, op.DeltaChunk, do, b.values, false, fresh, b.values, true, b.n, b.n, b.ValueDim, false)
+	b.sc.product(b.ds, op.DeltaChunk, do, b.values, false, fresh, b.values, true, b.n, b.n, b.ValueDim, false)
 	for i := range b.n {
 		clear(b.ds[i*op.DeltaChunk+i+1 : (i+1)*op.DeltaChunk])
 	}
-	b.product(b.dqf, b.keys, do, b.values, false, b.state(dStates, g), b.values, true, b.n, b.KeyDim, b.ValueDim, false)
-	b.product(b.dkt, b.keys, fresh, b.values, false, b.state(dDStates, g), b.values, true, b.n, b.KeyDim, b.ValueDim, false)
+	b.sc.product(b.dqf, b.keys, do, b.values, false, b.state(dStates, g), b.values, true, b.n, b.KeyDim, b.ValueDim, false)
+	b.sc.product(b.dkt, b.keys, fresh, b.values, false, b.state(dDStates, g), b.values, true, b.n, b.KeyDim, b.ValueDim, false)
 }
 
 // throughSystem goes back through the linear system that solve has solved. It turns the gradient of the new values, in
@@ -170,7 +170,7 @@ func (b *deltaBackward) throughSystem(h deltaHead) {
 		}
 	}
 	b.toRows(rows, solved)
-	b.product(b.dl, op.DeltaChunk, rows, b.values, false, b.sc.f32(dNewRows, op.DeltaChunk*b.values), b.values, true, b.n, b.n, b.ValueDim, false)
+	b.sc.product(b.dl, op.DeltaChunk, rows, b.values, false, b.sc.f32(dNewRows, op.DeltaChunk*b.values), b.values, true, b.n, b.n, b.ValueDim, false)
 	for i := range b.n {
 		clear(b.dl[i*op.DeltaChunk+i : (i+1)*op.DeltaChunk])
 		row := b.dl[i*op.DeltaChunk:][:i]
@@ -192,13 +192,13 @@ func (b *deltaBackward) throughState(g int, h deltaHead) {
 		vec.Scale(row, row, -1)
 	}
 	s, ds := b.state(dStates, g), b.state(dDStates, g)
-	b.product(b.dkf, b.keys, rows, b.values, false, s, b.values, true, b.n, b.KeyDim, b.ValueDim, false)
+	b.sc.product(b.dkf, b.keys, rows, b.values, false, s, b.values, true, b.n, b.KeyDim, b.ValueDim, false)
 	for c := range b.dkeep {
 		b.dkeep[c] = vec.Dot(s[c*b.values:][:b.ValueDim], ds[c*b.values:][:b.ValueDim])
 	}
 	b.decayRows(ds, h)
-	b.product(ds, b.values, h.qFrom, b.keys, true, b.sc.f32(dOut, op.DeltaChunk*b.values), b.values, false, b.KeyDim, b.ValueDim, b.n, true)
-	b.product(ds, b.values, h.kFrom, b.keys, true, rows, b.values, false, b.KeyDim, b.ValueDim, b.n, true)
+	b.sc.product(ds, b.values, h.qFrom, b.keys, true, b.sc.f32(dOut, op.DeltaChunk*b.values), b.values, false, b.KeyDim, b.ValueDim, b.n, true)
+	b.sc.product(ds, b.values, h.kFrom, b.keys, true, rows, b.values, false, b.KeyDim, b.ValueDim, b.n, true)
 }
 
 // throughDecays adds to the gradients of q, k and γ in a head with one decay for all channels. They come from the
@@ -216,10 +216,10 @@ func (b *deltaBackward) throughDecays(h deltaHead) {
 			b.dl[at] *= h.decay[at]
 		}
 	}
-	b.product(b.dq, b.keys, b.ds, op.DeltaChunk, false, b.k, b.keys, false, b.n, b.KeyDim, b.n, true)
-	b.product(b.dk, b.keys, b.ds, op.DeltaChunk, true, b.q, b.keys, false, b.n, b.KeyDim, b.n, true)
-	b.product(b.dk, b.keys, b.dl, op.DeltaChunk, false, b.k, b.keys, false, b.n, b.KeyDim, b.n, true)
-	b.product(b.dk, b.keys, b.dl, op.DeltaChunk, true, b.k, b.keys, false, b.n, b.KeyDim, b.n, true)
+	b.sc.product(b.dq, b.keys, b.ds, op.DeltaChunk, false, b.k, b.keys, false, b.n, b.KeyDim, b.n, true)
+	b.sc.product(b.dk, b.keys, b.ds, op.DeltaChunk, true, b.q, b.keys, false, b.n, b.KeyDim, b.n, true)
+	b.sc.product(b.dk, b.keys, b.dl, op.DeltaChunk, false, b.k, b.keys, false, b.n, b.KeyDim, b.n, true)
+	b.sc.product(b.dk, b.keys, b.dl, op.DeltaChunk, true, b.k, b.keys, false, b.n, b.KeyDim, b.n, true)
 	last := b.n - 1
 	for i := range b.n {
 		row := func(x []float32) []float32 { return x[i*b.keys:][:b.KeyDim] }
