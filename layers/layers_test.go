@@ -459,8 +459,8 @@ func TestCachedEqualsWhole(t *testing.T) {
 		want := reference.Logits(cfg, r.ref, ids)
 		ws := r.alloc(r.spec.ForwardWorkspaceBytes())
 		var caches []device.Mem
-		for range cfg.NumLayers {
-			caches = append(caches, r.alloc(r.spec.CacheBytes(0, tokens)))
+		for block := range cfg.NumLayers {
+			caches = append(caches, r.alloc(r.spec.CacheBytes(block, tokens)))
 		}
 		var got []float64
 		start := 0

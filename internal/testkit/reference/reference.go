@@ -471,8 +471,10 @@ func mlaHeads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float
 	both := linear(narrowed(narrow, "kv_a_layernorm"), weight("kv_b_proj"), nil, l.KVRank)
 	kStays, v := columns(both, l.NopeDim, l.ValueDim)
 	qStays, qTurns := columns(q, l.NopeDim, l.RopeDim)
-	rope(cfg, cfg.Rope, qTurns, tokens, l.RopeDim)
-	rope(cfg, cfg.Rope, kTurns, tokens, l.RopeDim)
+	if cfg.Turns(i) {
+		rope(cfg, cfg.Rope, qTurns, tokens, l.RopeDim)
+		rope(cfg, cfg.Rope, kTurns, tokens, l.RopeDim)
+	}
 	q = nil
 	for t := range tokens {
 		for h := range heads {
