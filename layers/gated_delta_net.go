@@ -6,10 +6,9 @@ import (
 	"mt/model"
 )
 
-// This file has blocks with a gated delta net (model.GatedDeltaNet), and output gates. One product makes a token's q,
+// This file has blocks with a gated delta net (model.GatedDeltaNet). One product makes a token's q,
 // k, v and z, another its b and a. A short convolution along each sequence changes q, k and v. The gated delta rule
-// takes them with b and a. Its output is normed head by head and multiplied by SiLU(z). An output gate of attention is
-// made beside q, k and v, and its sigmoid multiplies the output. Source: arXiv:2412.06464; transformers,
+// takes them with b and a. Its output is normed head by head and multiplied by SiLU(z). Source: arXiv:2412.06464; transformers,
 // modeling_qwen3_next.
 
 // gdnBuffers are a launch's buffers in a block with a gated delta net. Here K and V are the numbers
@@ -25,27 +24,18 @@ import (
 // In the backward:
 //
 //	dgates, dconv: gradients of gates and conv
-//	rstd (C, Heads) f32: of the output's norm
 type gdnBuffers struct {
-	gates, conv, dgates, dconv, rstd rows
-	states                           device.Tensor
+	gates, conv, dgates, dconv rows
+	states                     device.Tensor
 }
 
-// gateBuffers are a launch's buffers for the output gate, for the C tokens of one chunk; out is the width of the
-// output:
-//
-//	both (C, 2·out) act: the gate and the output it multiplies; in the backward later their gradients
-//	narrow (C, out) act: the gated output, then its gradient
-type gateBuffers struct{ both, narrow rows }
-
-// gatedDeltaNet implements a block's recurrence for models with a gated delta net
-// (model.GatedDeltaNet).
+// gatedDeltaNet is the recurrence of model.GatedDeltaNet.
 type gatedDeltaNet struct{ *model.GatedDeltaNet }
 
 // widths sets the widths of a block with this recurrence: o has the V value columns, and qkv the columns of q, k, v and
 // z.
 func (r gatedDeltaNet) widths(d dims) dims {
-	d.gated, d.output = true, gatedOutputs{}
+	d.gated, d.output = true, gatedOutputs{activation: op.SiLU, heads: r.Heads, dim: r.ValueDim}
 	d.q, d.out, d.qkv = r.Values(), r.Values(), r.Convolved()+r.Values()
 	return d
 }
@@ -75,7 +65,7 @@ func (r gatedDeltaNet) buffers(s Spec, all *buffers, d dims, keep Keep, tokens i
 	b.conv = ws.wholeRows(d.act, tokens, r.Convolved())
 	if backward {
 		b.dgates, b.dconv = ws.wholeRows(d.act, tokens, 2*r.Heads), ws.wholeRows(d.act, tokens, r.Convolved())
-		b.rstd = ws.chunkRows(device.F32, chunkOf(s.ChunkTokens, tokens), r.Heads)
+		all.gate.rstd = ws.chunkRows(device.F32, chunkOf(s.ChunkTokens, tokens), r.Heads)
 	}
 }
 
@@ -128,56 +118,6 @@ func (r gatedDeltaNet) projectBackward(l *launch, c span) {
 	l.weightGrad(s, l.g[model.RoleRecurGates], dgates, n, c.n, wide, d.hidden, l.overwrites(c))
 	l.inputGrad(s, n, dqkv, l.w[model.RoleRecurIn], c.n, d.qkv, d.hidden)
 	op.Do(l.dev, s, op.MatMul{M: c.n, N: d.hidden, K: wide, A: dgates, B: l.w[model.RoleRecurGates], C: n, D: n})
-}
-
-// gateAt returns the first of the output gate's columns in a row of qkv. They are the last columns.
-func (d dims) gateAt() int { return d.qkv - d.out }
-
-// gatedOutputs multiplies the output of attention or of a gated delta net by its gate.
-type gatedOutputs struct{}
-
-func (gatedOutputs) of(l *launch, c span) device.Tensor       { return l.gatedOutput(c) }
-func (gatedOutputs) grad(l *launch, dy device.Tensor, c span) { l.gatedOutputBackward(dy, c) }
-
-// gatedOutput returns, for the tokens of chunk c, the output times its gate's activation. In a gated delta net the
-// output is normed first.
-func (l *launch) gatedOutput(c span) device.Tensor {
-	d, both := l.dims, l.gate.both.of(c)
-	op.Do(l.dev, l.s, op.CopyColumns{Dst: both, Src: from(l.qkv.of(c), d.gateAt()), T: c.n, C: d.out, DstStride: 2 * d.out, SrcStride: d.qkv})
-	if d.recurrent {
-		r := l.spec.Config.GatedDeltaNet
-		op.Do(l.dev, l.s, op.RMSNorm{Y: from(both, d.out), RStd: l.gdn.rstd.of(c), X: l.o.of(c), W: l.w[model.RoleRecurNorm], Rows: c.n, Groups: r.Heads,
-			Dim: r.ValueDim, XStride: d.out, YStride: 2 * d.out, Eps: l.spec.Config.RMSNormEps})
-	} else {
-		op.Do(l.dev, l.s, op.CopyColumns{Dst: from(both, d.out), Src: l.o.of(c), T: c.n, C: d.out, DstStride: 2 * d.out, SrcStride: d.out})
-	}
-	op.Do(l.dev, l.s, op.GLU{Activation: d.gateOf(), Y: l.gate.narrow.of(c), GU: both, T: c.n, F: d.out})
-	return l.gate.narrow.of(c)
-}
-
-// gateOf returns the gate's activation function: SiLU in a gated delta net, sigmoid for attention.
-func (d dims) gateOf() op.Activation {
-	if d.recurrent {
-		return op.SiLU
-	}
-	return op.SigmoidGate
-}
-
-// gatedOutputBackward writes l.do and the gate's columns of l.dqkv for the tokens of chunk c. dy is the gradient of the
-// output projection's output. It reads what gatedOutput of the same chunk has left in l.gate, so gatedOutput must come
-// first.
-func (l *launch) gatedOutputBackward(dy device.Tensor, c span) {
-	d, both, narrow := l.dims, l.gate.both.of(c), l.gate.narrow.of(c)
-	l.inputGrad(l.s, narrow, dy, l.w[l.dims.outRole], c.n, d.hidden, d.out)
-	op.Do(l.dev, l.s, op.GLUBackward{Activation: d.gateOf(), DGU: both, DY: narrow, GU: both, T: c.n, F: d.out})
-	op.Do(l.dev, l.s, op.CopyColumns{Dst: from(l.dqkv.of(c), d.gateAt()), Src: both, T: c.n, C: d.out, DstStride: d.qkv, SrcStride: 2 * d.out})
-	if !d.recurrent {
-		op.Do(l.dev, l.s, op.CopyColumns{Dst: l.do.of(c), Src: from(both, d.out), T: c.n, C: d.out, DstStride: d.out, SrcStride: 2 * d.out})
-		return
-	}
-	r := l.spec.Config.GatedDeltaNet
-	op.Do(l.dev, l.s, op.RMSNormBackward{DX: l.do.of(c), DW: l.g[model.RoleRecurNorm], DY: from(both, d.out), X: l.o.of(c), W: l.w[model.RoleRecurNorm],
-		RStd: l.gdn.rstd.of(c), Rows: c.n, Groups: r.Heads, Dim: r.ValueDim, DXStride: d.out, DYStride: 2 * d.out, XStride: d.out})
 }
 
 func (r gatedDeltaNet) cache(d dims, a *allotter) (tail, last device.Tensor) {

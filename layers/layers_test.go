@@ -159,6 +159,7 @@ var configs = []struct {
 	{"biased Mamba-2", mamba2Config(true)},
 	{"Mamba-2 beside attention", besideConfig()},
 	{"biased short convolution", shortConvConfig(true)},
+	{"KDA", kdaConfig()},
 	{"starcoder2", config(func(c *model.Config) {
 		c.LayerNorm, c.NormBias, c.Ungated, c.Activation, c.TieEmbeddings = true, true, true, model.GELUTanh, true
 		c.QKVBias, c.OBias, c.MLPBias, c.NumKVHeads, c.SlidingWindow = true, true, true, 1, 3
@@ -477,8 +478,8 @@ func TestCachedEqualsWhole(t *testing.T) {
 		want := reference.Logits(cfg, r.ref, ids)
 		ws := r.alloc(r.spec.ForwardWorkspaceBytes())
 		var caches []device.Mem
-		for range cfg.NumLayers {
-			caches = append(caches, r.alloc(r.spec.CacheBytes(0, tokens)))
+		for block := range cfg.NumLayers {
+			caches = append(caches, r.alloc(r.spec.CacheBytes(block, tokens)))
 		}
 		var got []float64
 		start := 0

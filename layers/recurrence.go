@@ -47,6 +47,8 @@ func recurrenceOf(c *model.Config) recurrence {
 		return mamba2{c.Mamba2}
 	case c.ShortConv != nil:
 		return shortConv{c.ShortConv}
+	case c.KDA != nil:
+		return kda{c.KDA}
 	}
 	return nil
 }

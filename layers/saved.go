@@ -62,10 +62,11 @@ type buffers struct {
 	lse, delta, sums                 device.Tensor
 	n, rstd, x2, gu, act, zeros      rows
 	a, out, dout, rstdOut            rows
-	mla                              mlaBuffers // mla.go
-	gdn                              gdnBuffers // gated_delta_net.go
-	ssd                              ssdBuffers // mamba2.go
-	gate                             gateBuffers
+	mla                              mlaBuffers  // mla.go
+	gdn                              gdnBuffers  // gated_delta_net.go
+	ssd                              ssdBuffers  // mamba2.go
+	kda                              kdaBuffers  // kda.go
+	gate                             gateBuffers // output_gate.go
 	group                            groupBuffers
 	side                             *buffers        // of the mixer beside attention
 	per                              perLayerBuffers // per_layer.go
@@ -124,7 +125,7 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 		d.recurrence.buffers(s, &b, d, keep, tokens, backward, ws)
 	}
 	if d.gated {
-		b.gate = gateBuffers{ws.chunkRows(d.act, chunk, 2*d.out), ws.chunkRows(d.act, chunk, d.out)}
+		b.gate.both, b.gate.narrow = ws.chunkRows(d.act, chunk, 2*d.out), ws.chunkRows(d.act, chunk, d.out)
 	}
 	if d.mla != nil {
 		b.mla = s.mlaBuffers(d, tokens, backward, ws)

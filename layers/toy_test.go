@@ -836,8 +836,13 @@ func (d *toy) shortConvBackward(a *op.ShortConvBackward) {
 	}
 }
 
-func (d *toy) delta(a *op.DeltaShape) oracle.Delta {
-	return oracle.Delta{Cu: d.loadIDs(a.Cu, a.Seqs+1), KeyHeads: a.KeyHeads, Heads: a.Heads, KeyDim: a.KeyDim, ValueDim: a.ValueDim, GateStride: a.GateStride}
+func (d *toy) delta(a *op.DeltaShape, rates device.Tensor) oracle.Delta {
+	o := oracle.Delta{Cu: d.loadIDs(a.Cu, a.Seqs+1), KeyHeads: a.KeyHeads, Heads: a.Heads, KeyDim: a.KeyDim, ValueDim: a.ValueDim, GateStride: a.GateStride,
+		ByChannel: a.ByChannel}
+	if a.ByChannel {
+		o.A, o.DA = d.load(rates, a.T*a.Decays()), make([]float64, a.T*a.Decays())
+	}
+	return o
 }
 
 func (d *toy) scan(a *op.SSDShape) oracle.SSD {
@@ -895,7 +900,8 @@ func (d *toy) gatedDelta(a *op.GatedDelta) {
 	if !a.Last.None() {
 		last = d.load(a.Last, a.Heads*a.KeyDim*a.ValueDim)
 	}
-	d.delta(&a.DeltaShape).GatedDelta(o, states, last, d.load(a.QKV, a.T*a.Width()), d.load(a.Gates, a.T*a.GateStride), d.load(a.ALog, a.Heads), d.load(a.DtBias, a.Heads))
+	d.delta(&a.DeltaShape, a.A).GatedDelta(o, states, last, d.load(a.QKV, a.T*a.Width()), d.load(a.Gates, a.T*a.GateStride), d.load(a.ALog, a.Heads),
+		d.load(a.DtBias, a.Decays()))
 	d.storeAll(a.O, o)
 	d.storeAll(a.States, states)
 	d.storeAll(a.Last, last)
@@ -905,11 +911,15 @@ func (d *toy) gatedDeltaBackward(a *op.GatedDeltaBackward) {
 	disjoint("GatedDeltaBackward", a.DQKV, a.QKV, a.DO, a.Gates)
 	disjoint("GatedDeltaBackward", a.DGates, a.Gates, a.DO)
 	exact("GatedDeltaBackward", a.States, a.StatesLen())
-	dqkv, dgates, dA, dT := make([]float64, a.T*a.Width()), make([]float64, a.T*a.GateStride), d.load(a.DALog, a.Heads), d.load(a.DDtBias, a.Heads)
-	d.delta(&a.DeltaShape).GatedDeltaBackward(dqkv, dgates, dA, dT, d.load(a.DO, a.T*a.Heads*a.ValueDim), d.load(a.QKV, a.T*a.Width()), d.load(a.Gates, a.T*a.GateStride),
-		d.load(a.ALog, a.Heads), d.load(a.DtBias, a.Heads))
+	dqkv, dgates, dA, dT := make([]float64, a.T*a.Width()), make([]float64, a.T*a.GateStride), d.load(a.DALog, a.Heads), d.load(a.DDtBias, a.Decays())
+	rule := d.delta(&a.DeltaShape, a.A)
+	rule.GatedDeltaBackward(dqkv, dgates, dA, dT, d.load(a.DO, a.T*a.Heads*a.ValueDim), d.load(a.QKV, a.T*a.Width()), d.load(a.Gates, a.T*a.GateStride),
+		d.load(a.ALog, a.Heads), d.load(a.DtBias, a.Decays()))
 	d.storeAll(a.DQKV, dqkv)
 	d.storeAll(a.DGates, dgates)
+	if a.ByChannel {
+		d.storeAll(a.DA, rule.DA)
+	}
 	d.storeAll(a.DALog, dA)
 	d.storeAll(a.DDtBias, dT)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"mt/device"
+	"mt/device/op"
 	"mt/model"
 )
 
@@ -84,7 +85,7 @@ func (s Spec) attentionDims(heads model.Heads) dims {
 	d.outRole, d.outBias, d.output = model.RoleO, model.RoleOBias, plainOutput{}
 	switch {
 	case d.gated:
-		d.output = gatedOutputs{}
+		d.output = gatedOutputs{activation: op.SigmoidGate}
 	case d.mla != nil:
 		d.output = mlaOutputs{}
 	}

@@ -148,6 +148,7 @@ type Config struct {
 	GatedDeltaNet *GatedDeltaNet
 	ShortConv     *ShortConv
 	Mamba2        *Mamba2
+	KDA           *KDA
 	Recurrent     []bool
 
 	// Alone is for models whose blocks may have only one of their two halves: attention or a
@@ -200,10 +201,11 @@ type Config struct {
 	grouping [][]*regexp.Regexp // the regular expressions of each group of SetGroups
 	family   *family            // the family whose tensor names the model has; nil: Llama's
 	prefix   prefix             // the start of tensor names; zero: the family's first prefix
-	joined   bool               // experts are stored as the family's joined says
-	turned   bool               // expert matrices are stored transposed, compared with the family's places
-	// headTells says that config.json leaves open whether embeddings are tied. The weights decide:
-	// embeddings are tied if the directory has no tensor for the head.
+	// othersNamed says that tensors have the family's other names.
+	othersNamed bool
+	joined      bool // experts are stored as the family's joined says
+	turned      bool // expert matrices are stored transposed, compared with the family's places
+	// headTells: the config does not say whether embeddings are tied, so the weights decide.
 	headTells bool
 	source    source // config.json as it was read; empty for an inline config
 }

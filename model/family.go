@@ -20,6 +20,8 @@ type family struct {
 	// tensors are the tensor names that differ from the usual names. The usual names are Llama's
 	// or, in blocks that norm outputs too, Gemma's.
 	tensors tensors
+	// others are names that some directories have instead of those in tensors. The names of a directory's tensors tell.
+	others tensors
 	// blocks is the beginning of block tensor names, after the prefix; "": "layers.".
 	blocks string
 	// places lists the roles whose tensors a checkpoint stores as part of a larger tensor, or
@@ -38,6 +40,8 @@ type family struct {
 	ropeTypes map[string]string
 	// names maps Llama's key names to the family's, for shared keys with another name. defaults use Llama's names.
 	names map[string]string
+	// eitherName says that a file may have Llama's name in place of the family's.
+	eitherName bool
 	// dropout says that published files ask for dropout. The model is trained without dropout, and a note says so.
 	// Other families refuse dropout.
 	dropout bool
@@ -163,6 +167,9 @@ func register(f family) {
 // tensorNames returns the names of the tensors of role r, in the order of their rows, without the model's and the
 // block's prefix.
 func (c *Config) tensorNames(r Role) []string {
+	if c.othersNamed && c.family.others[r] != nil {
+		return c.family.others[r]
+	}
 	if c.family != nil && c.family.tensors[r] != nil {
 		return c.family.tensors[r]
 	}

@@ -66,7 +66,7 @@ func (r *GatedDeltaNet) params(n blockNames) []Param {
 		in = []int{r.Convolved(), r.Values()}
 	}
 	return []Param{matrix(RoleRecurIn, h, n.stored(RoleRecurIn, in...)),
-		matrix(RoleRecurGates, h, n.stored(RoleRecurGates, r.Heads, r.Heads)), n.convTaps(r.Convolved(), r.Taps),
+		matrix(RoleRecurGates, h, n.stored(RoleRecurGates, r.Heads, r.Heads)), n.convTaps(r.Taps, r.Convolved()),
 		vector(RoleRecurDecay, n.stored(RoleRecurDecay, r.Heads)), vector(RoleRecurDtBias, n.stored(RoleRecurDtBias, r.Heads)),
 		vector(RoleRecurNorm, n.stored(RoleRecurNorm, r.ValueDim)),
 		matrix(RoleRecurOut, r.Values(), n.stored(RoleRecurOut, h))}

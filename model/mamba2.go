@@ -48,7 +48,7 @@ func (r *Mamba2) tensorNames(role Role) []string { return mamba2Tensors[role] }
 
 func (r *Mamba2) params(n blockNames) []Param {
 	h, perHead := n.c.HiddenSize, func(role Role) Param { return vector(role, n.stored(role, r.Heads)) }
-	p := []Param{matrix(RoleRecurIn, h, n.stored(RoleRecurIn, r.Columns())), n.convTaps(r.Convolved(), r.Taps)}
+	p := []Param{matrix(RoleRecurIn, h, n.stored(RoleRecurIn, r.Columns())), n.convTaps(r.Taps, r.Convolved())}
 	if r.Bias {
 		p = append(p, vector(RoleRecurInBias, n.stored(RoleRecurInBias, r.Columns())), vector(RoleRecurOutBias, n.stored(RoleRecurOutBias, h)))
 	}

@@ -34,7 +34,7 @@ func (a *family) fields(top *fields) *fields {
 			return nil
 		}
 	}
-	f.renamed(a.names)
+	f.renamed(a.names, a.eitherName)
 	f.setDefaults(a.defaults)
 	if a.prepare != nil {
 		a.prepare(f)

@@ -91,6 +91,8 @@ const (
 	RoleRecurIn       Role = "recur_in"        // recurrent, mixer (2·K+2·V, h): q, k, v, z
 	RoleRecurInBias   Role = "recur_in_bias"   // one element per row of RoleRecurIn
 	RoleRecurGates    Role = "recur_gates"     // (2·Heads, h): b, then a
+	RoleRecurDecayB   Role = "recur_decay_b"   // KDA (Heads·Dim, Dim): decays from their narrow vector
+	RoleRecurGateB    Role = "recur_gate_b"    // KDA (Heads·Dim, Dim): the output's gate from its narrow vector
 	RoleRecurTaps     Role = "recur_taps"      // (2·K+V, 1, Taps), fp32: the convolution of q, k and v
 	RoleRecurTapsBias Role = "recur_taps_bias" // one element per row of RoleRecurTaps
 	RoleRecurDecay    Role = "recur_decay"     // (Heads): logarithms of the decay rates
@@ -155,6 +157,9 @@ func (p Param) Decay() bool { return p.Dims >= 2 }
 func (p Param) StoredShape(i int) []int64 {
 	if p.Dims == 1 {
 		return []int64{int64(p.Stored[i].Rows)}
+	}
+	if p.Dims == 4 {
+		return []int64{1, 1, int64(p.Stored[i].Rows), 1}
 	}
 	if p.Dims == 3 {
 		return []int64{int64(p.Stored[i].Rows), 1, int64(p.Cols)}

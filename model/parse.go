@@ -188,11 +188,14 @@ type fields struct {
 }
 
 // renamed moves values from the family's own key names to the shared names; names maps a shared name to the family's.
-// If the file also has the shared name, that key means nothing in this family and is dropped.
-func (f *fields) renamed(names map[string]string) {
+// If the file also has the shared name, that key means nothing in this family and is dropped. With either it is kept
+// where the file lacks the family's own.
+func (f *fields) renamed(names map[string]string, either bool) {
 	vals := maps.Clone(f.vals)
 	for common, own := range names {
-		delete(vals, common)
+		if !either {
+			delete(vals, common)
+		}
 		if v, given := f.vals[own]; given {
 			vals[common] = v
 			delete(vals, own)

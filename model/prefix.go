@@ -34,6 +34,11 @@ func (c *Config) asStored(dir string) error {
 			c.joined = c.joined || names[blockNames{c, b}.prefix()+how.tensor] != nil
 		}
 	}
+	for _, other := range c.family.others {
+		for b := range c.NumLayers {
+			c.othersNamed = c.othersNamed || names[blockNames{c, b}.prefix()+other[0]] != nil
+		}
+	}
 	if c.family.eitherWay {
 		c.turned = c.storedTurned(dir, names)
 	}

@@ -215,6 +215,14 @@ var presets = map[string]map[string]any{
 	"glm4-9b": shape("glm4", 4096, 13696, 40, 32, 2, 128, 151552, map[string]any{"max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
 		"partial_rotary_factor": 0.5, "attention_bias": true, "eos_token_id": []any{151329, 151336, 151338}, "pad_token_id": 151329}),
 
+	"kimi-linear-48b-a3b": {"model_type": "kimi_linear", "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 27,
+		"num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 163840, "model_max_length": 1048576, "rms_norm_eps": 1e-5,
+		"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+		"linear_attn_config": map[string]any{"full_attn_layers": []any{4, 8, 12, 16, 20, 24, 27}, "head_dim": 128, "num_heads": 32, "short_conv_kernel_size": 4,
+			"kda_layers": []any{1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15, 17, 18, 19, 21, 22, 23, 25, 26}},
+		"num_experts": 256, "num_shared_experts": 1, "num_experts_per_token": 8, "moe_intermediate_size": 1024, "routed_scaling_factor": 2.446,
+		"bos_token_id": 163584, "eos_token_id": 163586, "pad_token_id": 163839},
+
 	"glm-4.7-flash": {"model_type": "glm4_moe_lite", "hidden_size": 2048, "intermediate_size": 10240, "num_hidden_layers": 47,
 		"num_attention_heads": 20, "num_key_value_heads": 20, "vocab_size": 154880, "max_position_embeddings": 202752, "rms_norm_eps": 1e-5,
 		"q_lora_rank": 768, "kv_lora_rank": 512, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256,

@@ -32,6 +32,9 @@ func TestDenseBlocks(t *testing.T) {
 		{"hy 3", small("hy_v3", map[string]any{"mlp_layer_types": types("dense", "dense", "sparse")}), []int{0, 1}},
 		{"afmoe by default", small("afmoe", nil), []int{0}},
 		{"afmoe", small("afmoe", map[string]any{"num_dense_layers": 2}), []int{0, 1}},
+		{"kimi linear by default", small("kimi_linear", map[string]any{"kv_lora_rank": 16}), []int{0}},
+		{"kimi linear, two", small("kimi_linear", map[string]any{"first_k_dense_replace": 2}), []int{0, 1}},
+		{"kimi linear", small("kimi_linear", map[string]any{"mlp_layer_types": types("sparse", "sparse", "dense")}), []int{2}},
 		{"ernie by default", small("ernie4_5_moe", nil), []int{0}},
 		{"ernie, a range", small("ernie4_5_moe", map[string]any{"moe_layer_start_index": 0, "moe_layer_end_index": 1}), []int{2}},
 		{"ernie, every second", small("ernie4_5_moe", map[string]any{"moe_layer_interval": 2, "moe_layer_start_index": 0}), []int{0, 2}},
@@ -75,6 +78,14 @@ func TestRecentRefused(t *testing.T) {
 		{small("afmoe", map[string]any{"output_router_logits": true}), "output_router_logits: true: AfmoeForCausalLM has no loss of its router"},
 		{small("afmoe", map[string]any{"sliding_window": json.RawMessage("null"), "layer_types": []any{"sliding_attention", "full_attention", "full_attention"}}),
 			`layer_types: layer 0 is "sliding_attention", and there is no sliding window`},
+		{small("kimi_linear", map[string]any{"hidden_act": "gelu"}), "hidden_act: \"gelu\" is not supported, only silu"},
+		{small("kimi_linear", map[string]any{"mla_use_nope": false}), "mla_use_nope: false is not supported"},
+		{small("kimi_linear", map[string]any{"moe_router_activation_func": "softmax"}), "moe_router_activation_func: \"softmax\" is not supported"},
+		{small("kimi_linear", map[string]any{"num_shared_experts": -1}), "num_shared_experts: -1 is out of range"},
+		{small("kimi_linear", map[string]any{"linear_attn_config": map[string]any{"kda_layers": []any{1, 2}, "full_attn_layers": []any{2}}}),
+			"full_attn_layers: layer 2: layers count from 1, each in one list"},
+		{small("kimi_linear", map[string]any{"linear_attn_config": map[string]any{"kda_layers": []any{1}, "full_attn_layers": []any{3}}}),
+			"kda_layers: layer 2 is in no list"},
 		{small("ernie4_5_moe", map[string]any{"moe_layer_start_index": 3}), "moe_layer_start_index: no layer has experts"},
 		{small("ernie4_5_moe", map[string]any{"moe_norm_min": 0.1}), "moe_norm_min: 0.1 is out of range"},
 		{small("ernie4_5_moe", map[string]any{"moe_k": 65}), "moe_k: 65 is out of range"},
@@ -97,6 +108,10 @@ func TestRecentInline(t *testing.T) {
 	for _, changes := range []map[string]any{
 		small("glm4_moe_lite", map[string]any{"mlp_layer_types": []any{"dense", "sparse", "dense"}, "n_group": 4, "topk_group": 2, "n_routed_experts": 16,
 			"attention_bias": true, "rope_interleave": false, "norm_topk_prob": false}),
+		without(small("kimi_linear", map[string]any{"mlp_layer_types": []any{"sparse", "dense", "sparse"}, "num_expert_group": 4, "topk_group": 2,
+			"num_experts": 16, "num_experts_per_token": 3, "moe_renormalize": false, "attention_bias": true, "linear_num_heads": 3, "linear_head_dim": 24,
+			"model_max_length": 77, "layer_types": []any{"full_attention", "linear_attention", "full_attention"}}), "num_experts_per_tok",
+			"max_position_embeddings"),
 		changed("hunyuan_v1_dense", map[string]any{"rope_scaling": map[string]any{"type": "dynamic", "alpha": 1000.0, "factor": 1.0}, "attention_bias": true}),
 		small("hy_v3", map[string]any{"mlp_layer_types": []any{"dense", "dense", "sparse"}, "attention_bias": true, "mlp_bias": true, "router_scaling_factor": 1.5}),
 		small("afmoe", map[string]any{"mup_enabled": true, "route_scale": 2.5, "num_dense_layers": 2, "sliding_window": 7,
@@ -146,5 +161,29 @@ func TestAlphaOfRope(t *testing.T) {
 	}
 	if c, err = parse(t, rope); err != nil || c.Rope.Type != "dynamic" {
 		t.Errorf("Llama's rotary embedding is %+v, error %v", c.Rope, err)
+	}
+}
+
+// TestKimiLinearLayers: the lists of linear_attn_config, which count from 1, say which blocks have KDA, unless layer_types
+// does. Names that Transformers knows besides are read too.
+func TestKimiLinearLayers(t *testing.T) {
+	config := map[string]any{"num_heads": 6, "head_dim": 24, "short_conv_kernel_size": 3, "kda_layers": []any{3, 1}, "full_attn_layers": []any{2}}
+	for _, tc := range []struct {
+		changes map[string]any
+		want    []bool
+	}{
+		{map[string]any{"linear_attn_config": config}, []bool{true, false, true}},
+		{map[string]any{"linear_attn_config": config, "layer_types": []any{linearAttention, linearAttention, fullAttention}}, []bool{true, true, false}},
+		{map[string]any{"linear_num_heads": 6, "linear_head_dim": 24, "linear_conv_kernel_dim": 3, "num_hidden_layers": 6}, []bool{true, true, true, true, false, true}},
+	} {
+		tc.changes["num_experts_per_tok"], tc.changes["norm_topk_prob"], tc.changes["num_expert_group"] = 5, false, 1
+		c, err := parse(t, small("kimi_linear", tc.changes))
+		if err != nil {
+			t.Errorf("%v: %v", tc.changes, err)
+			continue
+		}
+		if !slices.Equal(c.Recurrent, tc.want) || *c.KDA != (KDA{Heads: 6, Dim: 24, Taps: 3}) || c.NumExpertsPerTok != 5 || c.NormTopKProb || c.Turns(1) {
+			t.Errorf("%v: blocks %v have %+v; %d experts", tc.changes, c.Recurrent, *c.KDA, c.NumExpertsPerTok)
+		}
 	}
 }

@@ -23,6 +23,8 @@ func (c *Config) Recurrence() Recurrence {
 		return c.Mamba2
 	case c.ShortConv != nil:
 		return c.ShortConv
+	case c.KDA != nil:
+		return c.KDA
 	}
 	return nil
 }
@@ -57,10 +59,10 @@ func (c *Config) RecurrentBlocks() (n int) {
 	return n
 }
 
-// convTaps returns the parameter with the weights of a depthwise convolution along the tokens:
-// count taps for each channel.
-func (n blockNames) convTaps(channels, count int) Param {
-	taps := matrix(RoleRecurTaps, count, n.stored(RoleRecurTaps, channels))
+// convTaps returns the parameter with the weights of a convolution: count taps for each channel. channels has the
+// number of channels of each tensor.
+func (n blockNames) convTaps(count int, channels ...int) Param {
+	taps := matrix(RoleRecurTaps, count, n.stored(RoleRecurTaps, channels...))
 	taps.Dims, taps.F32 = 3, true
 	return taps
 }

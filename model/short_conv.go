@@ -28,7 +28,7 @@ func (r *ShortConv) tensorNames(role Role) []string { return shortConvTensors[ro
 
 func (r *ShortConv) params(n blockNames) []Param {
 	h := n.c.HiddenSize
-	p := []Param{matrix(RoleRecurIn, h, n.stored(RoleRecurIn, 3*r.Channels)), n.convTaps(r.Channels, r.Taps)}
+	p := []Param{matrix(RoleRecurIn, h, n.stored(RoleRecurIn, 3*r.Channels)), n.convTaps(r.Taps, r.Channels)}
 	if r.Bias {
 		p = append(p, vector(RoleRecurInBias, n.stored(RoleRecurInBias, 3*r.Channels)),
 			vector(RoleRecurTapsBias, n.stored(RoleRecurTapsBias, r.Channels)), vector(RoleRecurOutBias, n.stored(RoleRecurOutBias, h)))

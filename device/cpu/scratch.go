@@ -14,7 +14,7 @@ type scratch struct {
 
 // numBuffers is the number of buffers of a scratch. Operations that work row by row count from buffer 0. Attention and
 // the scans have names for their buffers.
-const numBuffers = 26
+const numBuffers = 30
 
 // f32 returns buffer i with n elements, aligned to a cache line.
 func (s *scratch) f32(i, n int) []float32 {

@@ -17,7 +17,6 @@ const xieluBeta, xieluEps = 0.5, -1e-6
 // xieluAlphas returns the two parameters a and b of xIELU, which are functions of the numbers stored in alpha. da and
 // db are their derivatives by the stored numbers.
 func xieluAlphas(alpha []float32) (a, b, da, db float64) {
-	softplus := func(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 	sigmoid := func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 	p, n := float64(alpha[0]), float64(alpha[1])
 	return softplus(p), xieluBeta + softplus(n), sigmoid(p), sigmoid(n)

@@ -31,6 +31,7 @@ var families = []string{
 	"granitehybrid",
 	"hunyuandense",
 	"hyv3",
+	"kimilinear",
 	"lfm2",
 	"ministral3",
 	"mistral3",

@@ -302,20 +302,29 @@ func TestDeltaGoesOn(t *testing.T) {
 }
 
 func TestGatedDeltaBackward(t *testing.T) {
-	r := rand.New(rand.NewPCG(6, 3))
-	a := Delta{Cu: []int32{0, 5, 6, 9}, KeyHeads: 2, Heads: 4, KeyDim: 3, ValueDim: 2, GateStride: 9}
-	qkv, gates, aLog, dt, do := random(r, 9*20), random(r, 81), random(r, 4), random(r, 4), random(r, 72)
-	o := make([]float64, 72)
-	f := func() float64 {
-		a.GatedDelta(o, nil, nil, qkv, gates, aLog, dt)
-		return dot(o, do)
+	for _, byChannel := range []bool{false, true} {
+		r := rand.New(rand.NewPCG(6, 3))
+		a := Delta{Cu: []int32{0, 5, 6, 9}, KeyHeads: 2, Heads: 4, KeyDim: 3, ValueDim: 2, GateStride: 9, ByChannel: byChannel}
+		decays := 4
+		if byChannel {
+			a.KeyHeads, decays, a.GateStride = 4, 12, 5
+		}
+		width := 6*a.KeyHeads + 8
+		qkv, gates, aLog, dt, do := random(r, 9*width), random(r, 9*a.GateStride), random(r, 4), random(r, decays), random(r, 72)
+		a.A, a.DA = random(r, 9*decays), make([]float64, 9*decays)
+		o := make([]float64, 72)
+		f := func() float64 {
+			a.GatedDelta(o, nil, nil, qkv, gates, aLog, dt)
+			return dot(o, do)
+		}
+		dqkv, dgates, da, ddt := make([]float64, len(qkv)), make([]float64, len(gates)), make([]float64, 4), make([]float64, decays)
+		a.GatedDeltaBackward(dqkv, dgates, da, ddt, do, qkv, gates, aLog, dt)
+		checkGrad(t, "qkv", qkv, dqkv, f)
+		checkGrad(t, "gates", gates, dgates, f)
+		checkGrad(t, "A", a.A, a.DA, f)
+		checkGrad(t, "ALog", aLog, da, f)
+		checkGrad(t, "DtBias", dt, ddt, f)
 	}
-	dqkv, dgates, da, ddt := make([]float64, 180), make([]float64, 81), make([]float64, 4), make([]float64, 4)
-	a.GatedDeltaBackward(dqkv, dgates, da, ddt, do, qkv, gates, aLog, dt)
-	checkGrad(t, "qkv", qkv, dqkv, f)
-	checkGrad(t, "gates", gates, dgates, f)
-	checkGrad(t, "ALog", aLog, da, f)
-	checkGrad(t, "DtBias", dt, ddt, f)
 }
 
 // TestSSDGoesOn: a sequence that is cut in two gives the same output as the whole, if the second

@@ -11,17 +11,10 @@
 // computes N again, and goes back through these lines. It carries the gradient of the state from
 // chunk to chunk.
 //
-// A block walks the chunks of every step-th sequence, of one head. In the backward it has one key
-// head, with the heads that share it one after the other, so that one block sums the gradients of q
-// and k. Matrices of a chunk lie in scratch memory, a range for each block, which the caches hold;
-// products bring tiles of them to shared memory. All arithmetic is fp32.
-#include "common.cuh"
-
-static constexpr int THREADS = 256, CHUNK = 64, STEP = 16;
-static constexpr int PITCH = CHUNK + 4;  // floats from row to row of a tile in shared memory
-static constexpr int LPITCH = CHUNK + 1; // floats from row to row of L
-
-struct tiles { float a[STEP][PITCH], b[STEP][PITCH]; };
+// A block walks the chunks of every step-th sequence, of one head (of the backward: one key head, with the heads that share
+// it, one after the other, so that the gradients of q and k are sums in one place). Matrices of a chunk lie in scratch
+// memory, a piece for each block, which the caches hold; products bring tiles of them to shared memory. All in fp32.
+#include "delta.cuh"
 
 // gates has numbers of a chunk's tokens: β, g, γ, e^γ (from) and e^(γlast−γ) (to). γ is the sum of
 // two floats, sum and low: only differences of γ are used, and in one float they would lose their
@@ -29,90 +22,8 @@ struct tiles { float a[STEP][PITCH], b[STEP][PITCH]; };
 // the backward.
 struct gates { float beta[CHUNK], g[CHUNK], sum[CHUNK], low[CHUNK], from[CHUNK], to[CHUNK], rq[CHUNK], rk[CHUNK], dbeta[CHUNK], dsum[CHUNK]; };
 
-struct shape {
-  int seqs, key_heads, heads, key_dim, value_dim, gate_stride;
-  METHOD int width() const { return 2 * key_heads * key_dim + heads * value_dim; }
-  METHOD int group() const { return heads / key_heads; }
-};
-
-// product is C (m, n) = A (m, k)·B (k, n), or with ADDS C += A·B. Element (i, x) of A is at i·ai +
-// x·ax, element (x, j) of B at x·bx + j·bj, and element (i, j) of C at i·n + j or, if c_pitch is
-// given, at i·c_pitch + j. All threads of the block call it; it begins and ends with a barrier.
-template <bool ADDS>
-DEV void product(tiles &s, float *c, int c_pitch, const float *a, int ai, int ax, const float *b, int bx, int bj, int m, int n, int k) {
-  int ti = threadIdx_x / 16 * 4, tj = threadIdx_x % 16 * 4;
-#pragma clang loop unroll(disable)
-  for (int tile = 0; tile < ((m + CHUNK - 1) / CHUNK) * ((n + CHUNK - 1) / CHUNK); tile++) {
-    int i0 = tile / ((n + CHUNK - 1) / CHUNK) * CHUNK, j0 = tile % ((n + CHUNK - 1) / CHUNK) * CHUNK;
-    float sum[4][4];
-#pragma unroll
-    for (int r = 0; r < 4; r++)
-#pragma unroll
-      for (int e = 0; e < 4; e++) sum[r][e] = 0.0f;
-#pragma clang loop unroll(disable)
-    for (int x0 = 0; x0 < k; x0 += STEP) {
-#pragma clang loop unroll(disable)
-      for (int r = 0; r < 4; r++) {
-        int at = threadIdx_x + r * THREADS;
-        int i = ax == 1 ? at / STEP : at % CHUNK, x = ax == 1 ? at % STEP : at / CHUNK;
-        s.a[x][i] = i0 + i < m && x0 + x < k ? a[(i0 + i) * ai + (x0 + x) * ax] : 0.0f;
-        int j = bj == 1 ? at % CHUNK : at / STEP, y = bj == 1 ? at / CHUNK : at % STEP;
-        s.b[y][j] = j0 + j < n && x0 + y < k ? b[(x0 + y) * bx + (j0 + j) * bj] : 0.0f;
-      }
-      sync_threads();
-#pragma clang loop unroll_count(2)
-      for (int x = 0; x < STEP; x++) {
-        f32x4 u = *(const f32x4 *)&s.a[x][ti], v = *(const f32x4 *)&s.b[x][tj];
-#pragma unroll
-        for (int r = 0; r < 4; r++)
-#pragma unroll
-          for (int e = 0; e < 4; e++) sum[r][e] = __builtin_fmaf(u[r], v[e], sum[r][e]);
-      }
-      sync_threads();
-    }
-#pragma unroll
-    for (int r = 0; r < 4; r++)
-#pragma unroll
-      for (int e = 0; e < 4; e++) {
-        int i = i0 + ti + r, j = j0 + tj + e;
-        if (i < m && j < n) c[i * c_pitch + j] = ADDS ? c[i * c_pitch + j] + sum[r][e] : sum[r][e];
-      }
-  }
-  sync_threads();
-}
-
-// every calls f for every element (i, j) of a matrix, each in one thread, and ends with a barrier.
-template <class F> DEV void every(int m, int n, F f) {
-#pragma clang loop unroll(disable)
-  for (int at = threadIdx_x; at < m * n; at += THREADS) f(at / n, at % n);
-  sync_threads();
-}
-
-// rows_dot computes for every row i < m the sum of g(i, j) over j < n, calls f with it in one lane,
-// and ends with a barrier.
-template <class G, class F> DEV void rows_dot(int m, int n, G g, F f) {
-#pragma clang loop unroll(disable)
-  for (int i = threadIdx_x / 32; i < m; i += THREADS / 32) {
-    float sum = 0.0f;
-#pragma clang loop unroll(disable)
-    for (int j = threadIdx_x % 32; j < n; j += 32) sum += g(i, j);
-    sum = warp_sum(sum);
-    if (threadIdx_x % 32 == 0) f(i, sum);
-  }
-  sync_threads();
-}
-
-// load_rows copies the chunk's rows of q or k to y, normalized and times scale. r becomes 1 over
-// the lengths of the rows.
-template <class T> DEV void load_rows(float *y, float *r, const T *x, int width, int n, int dim, float scale) {
-  rows_dot(n, dim, [=](int i, int j) { float v = to_float(x[(i64)i * width + j]); return v * v; },
-           [=](int i, float sum) { r[i] = rsqrt_newton(sum + 1e-6f); });
-  every(n, dim, [=](int i, int j) { y[i * dim + j] = to_float(x[(i64)i * width + j]) * r[i] * scale; });
-}
-
-// load_gates computes the gates (β, g, γ and their exponentials) of head h for the tokens of the
-// chunk.
-template <class T> DEV void load_gates(gates &s, const T *x, const float *a_log, const float *dt_bias, const shape &z, int h, int n) {
+// load_gates computes the gates of head h of the chunk.
+template <class T> DEV void load_gates(gates &s, const T *x, const float *a_log, const float *dt_bias, const delta_shape &z, int h, int n) {
   if (threadIdx_x < n) {
     const T *row = x + (i64)threadIdx_x * z.gate_stride;
     float rest, a = to_float(row[z.heads + h]) + dt_bias[h];
@@ -156,16 +67,7 @@ DEV void new_values(tiles &t, gates &s, float *l, float *fresh, float *rest, flo
   });
   product<false>(t, pairs, CHUNK, keys, key_dim, 1, keys, 1, key_dim, n, n, key_dim);
   every(n, n, [&](int i, int e) { l[i * LPITCH + e] = e < i ? s.beta[i] * decay(s, i, e) * pairs[i * CHUNK + e] : 0.0f; });
-  if (threadIdx_x < value_dim) { // each thread solves one column
-#pragma clang loop unroll(disable)
-    for (int i = 1; i < n; i++) {
-      float x = fresh[i * value_dim + threadIdx_x];
-#pragma clang loop unroll(disable)
-      for (int e = 0; e < i; e++) x = __builtin_fmaf(-l[i * LPITCH + e], fresh[e * value_dim + threadIdx_x], x);
-      fresh[i * value_dim + threadIdx_x] = x;
-    }
-  }
-  sync_threads();
+  solve(l, fresh, n, value_dim);
 }
 
 // scores_of writes Q·Kᵀ·decay, and 0 above the diagonal.
@@ -174,12 +76,9 @@ DEV void scores_of(tiles &t, gates &s, float *scores, const float *queries, cons
   every(n, n, [&](int i, int e) { scores[i * CHUNK + e] = e > i ? 0.0f : scores[i * CHUNK + e] * decay(s, i, e); });
 }
 
-// state_at returns the address of the state of head h before the chunk that holds token t.
-DEV float *state_at(float *states, const shape &z, int t, int h) { return states + ((i64)(t / CHUNK) * z.heads + h) * (z.key_dim * z.value_dim); }
-
 template <class T>
 DEV void forward(T *o, const T *qkv, const T *gate, const float *a_log, const float *dt_bias, const int *cu, float *states, float *last,
-                 float *scratch, shape z) {
+                 float *scratch, delta_shape z) {
   __shared__ __attribute__((aligned(16))) tiles t;
   __shared__ gates s;
   __shared__ float l[CHUNK * LPITCH];
@@ -213,17 +112,9 @@ DEV void forward(T *o, const T *qkv, const T *gate, const float *a_log, const fl
   }
 }
 
-// through_norm turns dy, the gradient of the normalized rows y = scale·x·r, into the gradient of x,
-// and stores it in dx.
-template <class T> DEV void through_norm(T *dx, const float *dy, const float *y, const float *r, int width, int n, int dim, float scale, float *along) {
-  rows_dot(n, dim, [=](int i, int j) { return dy[i * dim + j] * y[i * dim + j]; }, [=](int i, float sum) { along[i] = sum / scale; });
-  every(n, dim, [=](int i, int j) { store(dx + (i64)i * width + j, r[i] * (scale * dy[i * dim + j] - y[i * dim + j] * along[i])); });
-}
-
-// through_square adds to dsum the gradients of γ through a square matrix. Its element (i, e) below
-// the diagonal is m and has the factor e^(γi−γe); ds is its gradient. So ds·m counts for γi and
-// against γe. The diagonal is left out: the same number would be added and subtracted, and its
-// rounding error would exceed everything else when the state decays to 0 at once.
+// through_square adds to dsum what ds·m, of which what is below the diagonal counts, passes on to γ: an element has the factor
+// e^(γi−γj). On the diagonal the same would be added and subtracted, and leave its rounding, which is more than all else where a state is
+// forgotten at once.
 DEV void through_square(gates &s, const float *ds, const float *m, int n) {
   if (threadIdx_x < n) {
     int i = threadIdx_x;
@@ -240,7 +131,7 @@ DEV void through_square(gates &s, const float *ds, const float *m, int n) {
 
 template <class T>
 DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, const float *a_log, const float *dt_bias, const int *cu,
-                  float *states, float *part_a, float *part_dt, float *scratch, shape z) {
+                  float *states, float *part_a, float *part_dt, float *scratch, delta_shape z) {
   __shared__ __attribute__((aligned(16))) tiles t;
   __shared__ gates s;
   __shared__ float l[CHUNK * LPITCH], along[CHUNK];
@@ -303,18 +194,8 @@ DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, 
           rows_dot(n, K, [&](int i, int j) { return s.from[i] * term[i * K + j] * queries[i * K + j]; }, [&](int i, float sum) { s.dsum[i] += sum; });
           every(n, K, [&](int i, int j) { dq[i * K + j] += s.from[i] * term[i * K + j]; });
         }
-        // Go back through the linear system (I + L)·N = β·(V − e^γ·K·S), to its right side and to
-        // L.
-        if (threadIdx_x < V) {
-#pragma clang loop unroll(disable)
-          for (int i = n - 2; i >= 0; i--) {
-            float x = dnew[i * V + threadIdx_x];
-#pragma clang loop unroll(disable)
-            for (int e = i + 1; e < n; e++) x = __builtin_fmaf(-l[e * LPITCH + i], dnew[e * V + threadIdx_x], x);
-            dnew[i * V + threadIdx_x] = x;
-          }
-        }
-        sync_threads();
+        // Through the system to β·(V − e^γ·K·S), and to its matrix.
+        solve_transposed(l, dnew, n, V);
         product<false>(t, ds, CHUNK, dnew, V, 1, fresh, 1, V, n, n, V);
         every(n, n, [&](int i, int e) { ds[i * CHUNK + e] = e >= i ? 0.0f : -ds[i * CHUNK + e] * decay(s, i, e); });
         rows_dot(n, n, [=](int i, int e) { return ds[i * CHUNK + e] * pairs[i * CHUNK + e]; }, [&](int i, float sum) { s.dbeta[i] += sum; });
@@ -377,13 +258,13 @@ DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, 
   __global__ __launch_bounds__(THREADS, 1) void delta_##SUFFIX(T *o, const T *qkv, const T *gate, const float *a_log, const float *dt_bias,        \
                                                            const int *cu, float *states, float *last, float *scratch, int seqs, int key_heads, \
                                                            int heads, int key_dim, int value_dim, int gate_stride) {                           \
-    forward(o, qkv, gate, a_log, dt_bias, cu, states, last, scratch, shape{seqs, key_heads, heads, key_dim, value_dim, gate_stride});           \
+    forward(o, qkv, gate, a_log, dt_bias, cu, states, last, scratch, delta_shape{seqs, key_heads, heads, key_dim, value_dim, gate_stride});           \
   }                                                                                                                                             \
   __global__ __launch_bounds__(THREADS, 1) void delta_backward_##SUFFIX(                                                                           \
       T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, const float *a_log, const float *dt_bias, const int *cu, float *states,     \
       float *part_a, float *part_dt, float *scratch, int seqs, int key_heads, int heads, int key_dim, int value_dim, int gate_stride) {         \
     backward(dqkv, dgate, d_o, qkv, gate, a_log, dt_bias, cu, states, part_a, part_dt, scratch,                                                 \
-             shape{seqs, key_heads, heads, key_dim, value_dim, gate_stride});                                                                   \
+             delta_shape{seqs, key_heads, heads, key_dim, value_dim, gate_stride});                                                                   \
   }
 
 extern "C" {

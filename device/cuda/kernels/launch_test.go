@@ -219,6 +219,12 @@ func (l *largest) delta() {
 		kernels.GatedDelta(l, &op.GatedDelta{DeltaShape: shape, O: qkv, QKV: qkv, Gates: gates, ALog: heads, DtBias: heads, States: states})
 		kernels.GatedDeltaBackward(l, &op.GatedDeltaBackward{DeltaShape: shape, DQKV: qkv, DGates: gates, DALog: heads, DDtBias: heads, DO: qkv, QKV: qkv,
 			Gates: gates, ALog: heads, DtBias: heads, States: states})
+		shape.KeyHeads, shape.ByChannel = op.MostDeltaHeads, true
+		qkv, heads = l.act(manyTokens, int64(shape.Width())), l.f32(int64(shape.Decays()))
+		rates := l.act(manyTokens, int64(shape.Decays()))
+		kernels.GatedDelta(l, &op.GatedDelta{DeltaShape: shape, O: qkv, QKV: qkv, Gates: gates, A: rates, ALog: heads, DtBias: heads, States: states})
+		kernels.GatedDeltaBackward(l, &op.GatedDeltaBackward{DeltaShape: shape, DQKV: qkv, DGates: gates, DA: rates, DALog: heads, DDtBias: heads, DO: qkv,
+			QKV: qkv, Gates: gates, A: rates, ALog: heads, DtBias: heads, States: states})
 		l.ssd(shape.Cu, seqs)
 		w := l.f32(wideInner * op.MostTaps)
 		x := l.act(manyTokens, wideInner)

@@ -532,8 +532,10 @@ func mlaHeads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float
 	both := linear(narrowed(narrow, "kv_a_layernorm"), weight("kv_b_proj"), nil, l.KVRank)
 	kStays, v := columns(both, l.NopeDim, l.ValueDim)
 	qStays, qTurns := columns(q, l.NopeDim, l.RopeDim)
-	rope(cfg, cfg.Rope, qTurns, tokens, l.RopeDim)
-	rope(cfg, cfg.Rope, kTurns, tokens, l.RopeDim)
+	if cfg.Turns(i) {
+		rope(cfg, cfg.Rope, qTurns, tokens, l.RopeDim)
+		rope(cfg, cfg.Rope, kTurns, tokens, l.RopeDim)
+	}
 	q = nil
 	for t := range tokens {
 		for h := range heads {
@@ -817,7 +819,7 @@ func gatedDelta(cfg *model.Config, w Weights, i int, n []float64) []float64 {
 			q, k := unit(row[key:][:r.KeyDim]), unit(row[r.Keys()+key:][:r.KeyDim])
 			beta := sigmoid(b[t*r.Heads+head])
 			decay := math.Exp(-math.Exp(weight("A_log")[head]) * math.Log1p(math.Exp(a[t*r.Heads+head]+weight("dt_bias")[head])))
-			o := deltaStep(states[head], q, k, row[2*r.Keys()+head*r.ValueDim:][:r.ValueDim], beta, decay)
+			o := deltaStep(states[head], q, k, row[2*r.Keys()+head*r.ValueDim:][:r.ValueDim], beta, []float64{decay})
 			for e := range o {
 				o[e] /= math.Sqrt(float64(r.KeyDim))
 			}
@@ -837,8 +839,43 @@ func recurrence(cfg *model.Config, w Weights, i int, n []float64) []float64 {
 		return gatedShortConv(cfg, w, i, n)
 	case cfg.Mamba2 != nil:
 		return mamba2(cfg, w, i, n)
+	case cfg.KDA != nil:
+		return kda(cfg, w, i, n)
 	}
 	return gatedDelta(cfg, w, i, n)
+}
+
+// kda returns the output of KDA for its normed input n, computed token by token. Source: arXiv:2510.26692, equation 1;
+// transformers, modeling_kimi_linear.
+func kda(cfg *model.Config, w Weights, i int, n []float64) []float64 {
+	r, h := cfg.KDA, cfg.HiddenSize
+	weight := func(s string) []float64 { return w[tensor(i, "self_attn."+s)] }
+	product := func(s string) []float64 { return linear(n, weight(s+".weight"), nil, h) }
+	mixed := func(s string) []float64 {
+		return shortConv(product(s+"_proj"), weight(s+"_conv1d.weight"), r.Width(), r.Taps)
+	}
+	widened := func(s string) []float64 { return linear(product(s+"_a_proj"), weight(s+"_b_proj.weight"), nil, r.Dim) }
+	q, k, v, b, rates, z := mixed("q"), mixed("k"), mixed("v"), product("b_proj"), widened("f"), widened("g")
+	out, states := make([]float64, 0, len(z)), make([][]float64, r.Heads)
+	for j := range states {
+		states[j] = make([]float64, r.Dim*r.Dim)
+	}
+	for t := range len(n) / h {
+		for head := range r.Heads {
+			at, decay := (t*r.Heads+head)*r.Dim, make([]float64, r.Dim)
+			for c := range decay {
+				decay[c] = math.Exp(-math.Exp(weight("A_log")[head]) * math.Log1p(math.Exp(rates[at+c]+weight("dt_bias")[head*r.Dim+c])))
+			}
+			o := deltaStep(states[head], unit(q[at:][:r.Dim]), unit(k[at:][:r.Dim]), v[at:][:r.Dim], sigmoid(b[t*r.Heads+head]), decay)
+			for e := range o {
+				o[e] /= math.Sqrt(float64(r.Dim))
+			}
+			for e, x := range rmsNorm(o, weight("o_norm.weight"), float64(cfg.RMSNormEps), 0) {
+				out = append(out, x*sigmoid(z[at+e]))
+			}
+		}
+	}
+	return linear(out, weight("o_proj.weight"), nil, r.Width())
 }
 
 // mamba2 returns the output of a Mamba-2 mixer, computed token by token. Source: arXiv:2405.21060, section 6;
@@ -947,11 +984,11 @@ func convolution(x, taps, bias []float64, columns, n int) []float64 {
 
 // deltaStep advances the state (keys, values) of one head by one token, by the gated delta rule, and returns q·state.
 // beta is the token's update rate and decay the factor on the old state.
-func deltaStep(state, q, k, v []float64, beta, decay float64) []float64 {
+func deltaStep(state, q, k, v []float64, beta float64, decay []float64) []float64 {
 	values := len(v)
 	memory, out := make([]float64, values), make([]float64, values)
 	for n := range state {
-		state[n] *= decay
+		state[n] *= decay[n/values%len(decay)]
 		memory[n%values] += state[n] * k[n/values]
 	}
 	for n := range state {
