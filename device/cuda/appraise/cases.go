@@ -60,8 +60,10 @@ func (z Size) attention() []Case {
 		}
 	}
 	z.Tokens /= 4 // wide heads and fp32 are slow to emulate
-	return append(out, z.attend(device.BF16, 256, z.Lengths[0], false), z.attend(device.BF16, 256, z.Lengths[0], true),
-		z.attend(device.F32, 128, z.Lengths[0], false), z.attend(device.F32, 128, z.Lengths[0], true))
+	for _, dim := range []int{256, 512} {
+		out = append(out, z.attend(device.BF16, dim, z.Lengths[0], false), z.attend(device.BF16, dim, z.Lengths[0], true))
+	}
+	return append(out, z.attend(device.F32, 128, z.Lengths[0], false), z.attend(device.F32, 128, z.Lengths[0], true))
 }
 
 // attend returns a case of attention over sequences of one length, with heads of dim elements.

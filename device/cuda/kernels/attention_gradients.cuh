@@ -54,8 +54,6 @@ DEV void tell(u32 *mark, int lane) {
 }
 DEV void fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
-DEV void store_shared(u32 to, u32 v) { asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(v) : "memory"); }
-
 static constexpr int UNIT = 16; // queries
 
 // units is how many units there may be of a head, those of its first sequence first.

@@ -44,10 +44,7 @@ template <int N> DEV void take_registers() { asm volatile("setmaxnreg.inc.sync.a
 // memory.
 DEV void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// sync_some is a barrier of its own for the COUNT threads that use number.
-template <int COUNT> DEV void sync_some(int number) { asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(COUNT) : "memory"); }
-
-// arrive_some arrives there without waiting.
+// arrive_some arrives at a barrier of sync_some without waiting.
 template <int COUNT> DEV void arrive_some(int number) { asm volatile("bar.arrive %0, %1;" ::"r"(number), "n"(COUNT) : "memory"); }
 
 // A barrier in shared memory (8 bytes) goes through phases: one ends when it has got
