@@ -296,13 +296,13 @@ func TestProductsAreForgotten(t *testing.T) {
 // ones.
 func TestWidestHeads(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
-	m := alloc(t, d, 4096)
-	f, bounds := m.Tensor(device.F32, 0, 512), m.Tensor(device.I32, 2048, 2)
+	m := alloc(t, d, 8192)
+	f, bounds := m.Tensor(device.F32, 0, 1024), m.Tensor(device.I32, 4096, 2)
 	shape := op.AttentionShape{CuQ: bounds, CuK: bounds, Seqs: 1, TQ: 1, TK: 1, MaxQ: 1, MaxK: 1, Heads: 1, KVHeads: 1, Dim: kernels.MaxHeadDim, Scale: 1}
 	s := newStream(t, d, "s")
 	s.Zero(m)
 	s.CopyH2D(bounds.Mem(), []byte{0, 0, 0, 0, 1, 0, 0, 0})
-	forward := op.Attention{AttentionShape: shape, O: f.Slice(256, 256), Q: f, K: f, V: f}
+	forward := op.Attention{AttentionShape: shape, O: f.Slice(512, 512), Q: f, K: f, V: f}
 	op.Do(d, s, forward)
 	if err := s.Sync(); err != nil {
 		t.Error(err)
@@ -310,8 +310,8 @@ func TestWidestHeads(t *testing.T) {
 	forward.Dim, forward.O = kernels.MaxHeadDim+1, f
 	backward := op.AttentionBackward{AttentionShape: forward.AttentionShape, DQ: f, DK: f, DV: f, DO: f, O: f, LSE: f, Q: f, K: f, V: f, Delta: f}
 	conformance.BadArguments(t, d, []conformance.BadCall{
-		{Want: "Attention: heads of 257 elements: the kernels take at most 256", Call: func(s device.Stream) { op.Do(d, s, forward) }},
-		{Want: "AttentionBackward: heads of 257 elements", Call: func(s device.Stream) { op.Do(d, s, backward) }},
+		{Want: "Attention: heads of 513 elements: the kernels take at most 512", Call: func(s device.Stream) { op.Do(d, s, forward) }},
+		{Want: "AttentionBackward: heads of 513 elements", Call: func(s device.Stream) { op.Do(d, s, backward) }},
 	})
 }
 

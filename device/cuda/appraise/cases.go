@@ -62,9 +62,11 @@ func (z Size) attention() []Case {
 			out = append(out, z.attend(device.BF16, dim, length, false), z.attend(device.BF16, dim, length, true))
 		}
 	}
-	z.Tokens /= 4 // fewer tokens, because wide heads and fp32 are slow to emulate
-	return append(out, z.attend(device.BF16, 256, z.Lengths[0], false), z.attend(device.BF16, 256, z.Lengths[0], true),
-		z.attend(device.F32, 128, z.Lengths[0], false), z.attend(device.F32, 128, z.Lengths[0], true))
+	z.Tokens /= 4 // wide heads and fp32 are slow to emulate
+	for _, dim := range []int{256, 512} {
+		out = append(out, z.attend(device.BF16, dim, z.Lengths[0], false), z.attend(device.BF16, dim, z.Lengths[0], true))
+	}
+	return append(out, z.attend(device.F32, 128, z.Lengths[0], false), z.attend(device.F32, 128, z.Lengths[0], true))
 }
 
 // attend returns a case of attention over sequences of one length, with heads of dim elements.

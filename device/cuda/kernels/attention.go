@@ -24,8 +24,8 @@ func init() {
 	})
 }
 
-// MaxHeadDim is the largest head size (Dim) of Attention and AttentionBackward.
-const MaxHeadDim = 256
+// MaxHeadDim is the largest Dim of Attention and AttentionBackward.
+const MaxHeadDim = 512
 
 func headDimError(dim int) error {
 	return fmt.Errorf("heads of %d elements: the kernels take at most %d", dim, MaxHeadDim)
@@ -74,16 +74,16 @@ func attentionF32(name string, dim int) attentionKernels {
 // buffer and Q and DO.
 var (
 	attentionFor = [2][]attentionKernels{
-		device.F32: {attentionF32("attention", 32), attentionF32("attention", 64), attentionF32("attention", 128), attentionF32("attention", 256)},
+		device.F32: {attentionF32("attention", 32), attentionF32("attention", 64), attentionF32("attention", 128), attentionF32("attention", 256), attentionF32("attention", 512)},
 		device.BF16: {
 			attentionBF16("attention", 64, 128, 64, 1, 128, 128*64*2+2*(128*64*2+512)+32, 128, 256, 2*128*64*2),
 			attentionBF16("attention", 96, 128, 64, 1, 128, 128*96*2+2*(128*96*2+512)+32, 128, 256, 2*128*96*2),
-			attentionTo128("attention"), attentionTo256("attention"),
+			attentionTo128("attention"), attentionTo256("attention"), attentionTo512("attention"),
 		},
 	}
 	cappedFor = [2][]attentionKernels{
-		device.F32:  {attentionF32("attention_cap", 128), attentionF32("attention_cap", 256)},
-		device.BF16: {attentionTo128("attention_cap"), attentionTo256("attention_cap")},
+		device.F32:  {attentionF32("attention_cap", 128), attentionF32("attention_cap", 256), attentionF32("attention_cap", 512)},
+		device.BF16: {attentionTo128("attention_cap"), attentionTo256("attention_cap"), attentionTo512("attention_cap")},
 	}
 )
 
@@ -93,6 +93,17 @@ func attentionTo128(name string) attentionKernels {
 
 func attentionTo256(name string) attentionKernels {
 	return attentionBF16(name, 256, 64, 64, 4, 64, 2*64*256*2+64*256*2+256+32, 64, 128, 2*64*256*2+64*256*2)
+}
+
+// attentionTo512 returns the kernels whose warps share rows. The forward's shared memory holds a tile of K and of V,
+// the products that two warps exchange, and two steps of Q. The gradients' holds two stages of two operands with LSE
+// and Delta, the parts of sums that four warps exchange, P and dS, and 32 bytes.
+func attentionTo512(name string) attentionKernels {
+	const dim, queries, keys, rows, columns, threads = 512, 64, 32, 32, 16, 256
+	const gradients = 2*columns*(2*dim*2+8) + threads*(4*16+8) + 32
+	k := attentionBF16(name, dim, queries, keys, 1, rows, gradients, rows, threads, gradients)
+	k.forward.threads, k.forward.Shared = threads, 2*keys*dim*2+2*queries*keys*4+threads*2*16
+	return k
 }
 
 var attentionDelta = forTypes("attention_delta", "attention_delta", 0)

@@ -24,15 +24,15 @@ template <int F> DEV void clear(float (&c)[F][4]) {
     for (int e = 0; e < 4; e++) c[n][e] = 0.0f;
 }
 
-// product is s = A·Bᵀ, of 16 rows of A and N rows of B, in tiles D wide. With KEEP, A is in
-// registers (kept); otherwise it is read from shared memory at a_lane, this lane's address. B
-// begins OFFSET bytes after b_lane.
-template <int D, int N, int OFFSET, bool KEEP, int F>
+// product is s = A·Bᵀ of COLUMNS columns of 16 rows of A and N of B, in tiles that
+// are D wide. A is held in registers, or read at this lane's address. B begins
+// OFFSET bytes after this lane's address.
+template <int D, int N, int OFFSET, bool KEEP, int COLUMNS = D, int F>
 DEV void product(float (&s)[N / 8][4], const u32 (&kept)[F][4], u32 a_lane, u32 b_lane) {
   using Tile = SharedTile<D>;
   clear(s);
 #pragma unroll
-  for (int i = 0; i < D / 16; i++) {
+  for (int i = 0; i < COLUMNS / 16; i++) {
     u32 a[4];
     if (!KEEP) ldmatrix_x4(a, Tile::step(a_lane, 0, i * 16));
 #pragma unroll
@@ -83,6 +83,7 @@ template <int D, int N, int W, int OFFSET> DEV void add_product(float (&c)[W / 8
     }
 }
 
+DEV void store_shared(u32 to, u32 v) { asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(v) : "memory"); }
 DEV void store_shared(u32 to, u32x4 v) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
 }

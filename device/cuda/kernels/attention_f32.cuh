@@ -32,14 +32,17 @@ DEV void load(float *to, const Rows &from, int column, int dim) {
     to[row * PITCH + c] = row < rows ? *at : 0.0f;
 }
 
-// dots computes s = A·Bᵀ, 64 rows by 64 columns, of which each thread has 4 by 4. space is the
-// shared memory for the operands.
-DEV void dots(float (&s)[4][4], const Rows &a, const Rows &b, int dim, float *space) {
-  int thread = thread_now(), x = thread % 16, y = thread / 16;
+DEV void zero(float (&s)[4][4]) {
 #pragma unroll
   for (int i = 0; i < 4; i++)
 #pragma unroll
     for (int j = 0; j < 4; j++) s[i][j] = 0.0f;
+}
+
+// dots is s = A·Bᵀ.
+DEV void dots(float (&s)[4][4], const Rows &a, const Rows &b, int dim, float *space) {
+  int thread = thread_now(), x = thread % 16, y = thread / 16;
+  zero(s);
 #pragma clang loop unroll(disable)
   for (int column = 0; column < dim; column += WIDE) {
     sync_threads();
@@ -181,15 +184,15 @@ DEV float gradient(float &ds, float s, bool seen, float lse, float delta, const 
   return p;
 }
 
-// key_gradients computes DK and DV of a tile of 64 keys. Its squares have keys as rows and queries
-// as columns.
-template <int C>
+// key_gradients has keys as rows, queries as columns. It computes DK, DV or both.
+template <int C, bool DK, bool DV>
 DEV void key_gradients(float *dk, float *dv, const float *q, const float *k, const float *v, const float *dout, const float *lse,
                        const float *delta, i64 out_stride, const Shape &a, float *space) {
   Place w;
   if (!find_place<TILE>(w, a, a.cu_k, false)) return;
   int thread = thread_now(), x = thread % 16, y = thread / 16;
-  Sums<C> sum_k, sum_v;
+  Sums<DK ? C : 1> sum_k;
+  Sums<DV ? C : 1> sum_v;
   sum_k.clear();
   sum_v.clear();
   i64 kv = (w.k0 + w.first) * a.k_stride + (i64)w.head * a.dim, stride = (i64)a.heads * a.dim;
@@ -202,7 +205,8 @@ DEV void key_gradients(float *dk, float *dv, const float *q, const float *k, con
       Rows douts = {dout + (w.q0 + row) * stride + (i64)head * a.dim, stride, w.nq - row};
       float p[4][4], ds[4][4];
       dots(p, keys, queries, a.dim, space);
-      dots(ds, values, douts, a.dim, space);
+      if constexpr (DK) dots(ds, values, douts, a.dim, space);
+      else zero(ds);
 #pragma unroll
       for (int j = 0; j < 4; j++) {
         int query = row + x + 16 * j;
@@ -213,14 +217,14 @@ DEV void key_gradients(float *dk, float *dv, const float *q, const float *k, con
         for (int i = 0; i < 4; i++)
           p[i][j] = gradient(ds[i][j], p[i][j], query < w.nq && sees(query + w.shift(), w.first + y + 16 * i, a.window), l, d, a);
       }
-      put(space + FIRST, p);
-      put(space + SECOND, ds);
-      sum_v.add(space + FIRST, douts, a.dim, space);
-      sum_k.add(space + SECOND, queries, a.dim, space);
+      if constexpr (DV) put(space + FIRST, p);
+      if constexpr (DK) put(space + SECOND, ds);
+      if constexpr (DV) sum_v.add(space + FIRST, douts, a.dim, space);
+      if constexpr (DK) sum_k.add(space + SECOND, queries, a.dim, space);
     }
   i64 to = (w.k0 + w.first) * out_stride + (i64)w.head * a.dim;
-  sum_v.write(dv + to, out_stride, w.nk - w.first, a.dim, {1.0f, 1.0f, 1.0f, 1.0f});
-  sum_k.write(dk + to, out_stride, w.nk - w.first, a.dim, {a.scale, a.scale, a.scale, a.scale});
+  if constexpr (DV) sum_v.write(dv + to, out_stride, w.nk - w.first, a.dim, {1.0f, 1.0f, 1.0f, 1.0f});
+  if constexpr (DK) sum_k.write(dk + to, out_stride, w.nk - w.first, a.dim, {a.scale, a.scale, a.scale, a.scale});
 }
 
 template <int C>
@@ -260,6 +264,9 @@ DEV void query_gradients(float *dq, const float *q, const float *k, const float 
              {a.scale, a.scale, a.scale, a.scale});
 }
 
+// TOGETHER is the most columns of a head for which registers have room for the sums of DK and of DV.
+static constexpr int TOGETHER = 256;
+
 #define ATTENTION_F32(D)                                                                                                          \
   __global__ __launch_bounds__(THREADS, 1) void ATTENTION(forward_f32_d##D)(float *o, float *lse, const float *q, const float *k, \
                                                                        const float *v, SHAPE_PARAMS) {                            \
@@ -268,7 +275,12 @@ DEV void query_gradients(float *dq, const float *q, const float *k, const float 
   __global__ __launch_bounds__(THREADS, 1) void ATTENTION(dkdv_f32_d##D)(                                                         \
       float *dk, float *dv, const float *q, const float *k, const float *v, const float *dout, const float *lse,                  \
       const float *delta, i64 out_stride, SHAPE_PARAMS) {                                                                         \
-    key_gradients<D / WIDE>(dk, dv, q, k, v, dout, lse, delta, out_stride, SHAPE, (float *)shared);                               \
+    if constexpr (D > TOGETHER) {                                                                                                 \
+      key_gradients<D / WIDE, false, true>(dk, dv, q, k, v, dout, lse, delta, out_stride, SHAPE, (float *)shared);                \
+      key_gradients<D / WIDE, true, false>(dk, dv, q, k, v, dout, lse, delta, out_stride, SHAPE, (float *)shared);                \
+    } else {                                                                                                                      \
+      key_gradients<D / WIDE, true, true>(dk, dv, q, k, v, dout, lse, delta, out_stride, SHAPE, (float *)shared);                 \
+    }                                                                                                                             \
   }                                                                                                                               \
   __global__ __launch_bounds__(THREADS, 1) void ATTENTION(dq_f32_d##D)(                                                           \
       float *dq, const float *q, const float *k, const float *v, const float *dout, const float *lse, const float *delta,         \

@@ -14,13 +14,17 @@
 
 #include "attention.cuh"
 
-template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
-  static constexpr int THREADS = WARPS * 32, BM = WARPS * MT * 16;
-  static constexpr int COLUMNS = D / PARTS, ROWS = BN / PARTS; // columns of a part of K, and rows of a part of V
+template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward {
+  static constexpr int PARKED = 2;
+  static constexpr int THREADS = WARPS * 32, BM = WARPS / SPLIT * MT * 16, W = D / SPLIT; // W: columns of a warp
+  static constexpr int COLUMNS = D / PARTS, ROWS = BN / PARTS; // of a part of K, and of V
   using Tile = SharedTile<D>;
   using KeyTile = SharedTile<COLUMNS>;
-  static constexpr int BUFFERS_AT = BM * Tile::PITCH, BUFFER = ROWS * Tile::PITCH;
+  static constexpr int BUFFERS_AT = SPLIT == 1 ? BM * Tile::PITCH : 0, BUFFER = ROWS * Tile::PITCH;
+  static constexpr int HALVES_AT = BUFFERS_AT + 2 * BUFFER, PARKED_AT = HALVES_AT + WARPS * 16 * BN * 4; // with SPLIT 2
+  static constexpr int KEPT = SPLIT == 1 ? 1 : W / 16 - PARKED; // steps of Q in registers; PARKED others are in shared memory
   static_assert(BN * KeyTile::PITCH == BUFFER && ROWS % 16 == 0);
+  static_assert(SPLIT == 1 || (SPLIT == 2 && MT == 1 && PARTS == 1 && 2 * BUFFER >= BM * Tile::PITCH)); // Q is staged in the buffers
 
   // buffer returns where a part of a tile lies in shared memory. Parts 0 … PARTS−1 are those of K,
   // then follow those of V.
@@ -29,7 +33,71 @@ template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
   static constexpr float SLACK = 8.0f;
 
   float m[MT][2], l[MT][2]; // of rows g and g+8: about the maximum (unscaled), this lane's part of the sum
-  float o[MT][D / 8][4];
+  float o[MT][W / 8][4];
+  u32 kept[KEPT][4];
+
+  // own is the first of this warp's rows in the block, column the first of its columns.
+  DEV int own(int thread) { return (thread >> 5) / SPLIT * MT * 16; }
+  DEV int column(int thread) { return (thread >> 5) % SPLIT * W; }
+
+  // keep loads this warp's columns of Q from the buffers into registers.
+  METHOD void keep(u32 shared) {
+    copy_async_commit();
+    arrived();
+    u32 lane = Tile::lane_a(shared + own(threadIdx_x) * Tile::PITCH) + column(threadIdx_x) * 2;
+#pragma unroll
+    for (int i = 0; i < KEPT; i++) ldmatrix_x4(kept[i], Tile::step(lane, 0, i * 16));
+#pragma unroll
+    for (int i = 0; i < PARKED; i++) {
+      u32 a[4];
+      ldmatrix_x4(a, Tile::step(lane, 0, (KEPT + i) * 16));
+      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(parked(shared, i)), "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]) : "memory");
+    }
+    sync_threads();
+  }
+  DEV u32 parked(u32 shared, int i) { return shared + PARKED_AT + i * THREADS * 16 + thread_now() * 16; }
+
+  // half_scores is s = Q·Kᵀ of this warp's columns.
+  METHOD void half_scores(float (&s)[MT][BN / 8][4], u32 shared) {
+    int thread = thread_now();
+    u32 k = Tile::lane_b(shared + buffer(0), thread & 31) + column(thread) * 2;
+#pragma unroll
+    for (int n = 0; n < BN / 8; n++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) s[0][n][e] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < W / 16; i++) {
+      u32 a[4];
+      if (i >= KEPT)
+        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3]) : "r"(parked(shared, i - KEPT)));
+#pragma unroll
+      for (int n = 0; n < BN / 16; n++) {
+        u32 b[4];
+        ldmatrix_x4(b, Tile::step(k, n * 16, i * 16));
+        mma_bf16(s[0][2 * n], i < KEPT ? kept[i % KEPT] : a, b[0], b[1]);
+        mma_bf16(s[0][2 * n + 1], i < KEPT ? kept[i % KEPT] : a, b[2], b[3]);
+      }
+    }
+  }
+
+  // put gives this warp's products to the other warp of its rows; get adds that warp's.
+  DEV u32 half(u32 shared, int warp) { return shared + HALVES_AT + warp * (16 * BN * 4) + (thread_now() & 31) * 16; }
+  DEV void put(const float (&s)[MT][BN / 8][4], u32 shared) {
+    u32 to = half(shared, thread_now() >> 5);
+#pragma unroll
+    for (int n = 0; n < BN / 8; n++)
+      asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to + n * 512), "f"(s[0][n][0]), "f"(s[0][n][1]), "f"(s[0][n][2]), "f"(s[0][n][3]) : "memory");
+  }
+  DEV void get(float (&s)[MT][BN / 8][4], u32 shared) {
+    u32 from = half(shared, (thread_now() >> 5) ^ 1);
+#pragma unroll
+    for (int n = 0; n < BN / 8; n++) {
+      float x[4];
+      asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]) : "r"(from + n * 512));
+#pragma unroll
+      for (int e = 0; e < 4; e++) s[0][n][e] += x[e];
+    }
+  }
 
   // scores multiplies this warp's rows of Q by the columns of K in a part. Part 0 sets s, and the
   // other parts add to it; after all parts s = Q·Kᵀ.
@@ -80,7 +148,7 @@ template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
   // query. rows is the number of keys from the tile's first on; a query's place is always less than
   // the sequence's number of keys.
   DEV bool nothing_seen(int gap, int rows, int window) {
-    gap += (thread_now() >> 5) * MT * 16;
+    gap += own(thread_now());
     return gap >= rows || blind(gap, gap + MT * 16 - 1, 0, BN - 1, window);
   }
 
@@ -88,7 +156,7 @@ template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
   // tile's first key to the place of the block's first query.
   DEV void mask(float (&s)[MT][BN / 8][4], int gap, int window) {
     int thread = thread_now(), lane = thread & 31;
-    gap += (thread >> 5) * MT * 16 + (lane >> 2) - (lane & 3) * 2;
+    gap += own(thread) + (lane >> 2) - (lane & 3) * 2;
     Seen seen = seen_within(window);
 #pragma unroll
     for (int i = 0; i < MT; i++)
@@ -135,18 +203,19 @@ template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
 #pragma unroll
     for (int i = 0; i < MT; i++)
 #pragma unroll
-      for (int n = 0; n < D / 8; n++)
+      for (int n = 0; n < W / 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) o[i][n][e] *= down[i][e >> 1];
   }
 
   // values adds P·V to the outputs o, for the rows of V in one part.
   template <int PART> METHOD void values(const u32 (&p)[MT][BN / 16][4], u32 shared) {
-    u32 v = Tile::lane_a(shared + buffer(PARTS + PART), thread_now() & 31);
+    int thread = thread_now();
+    u32 v = Tile::lane_a(shared + buffer(PARTS + PART), thread & 31) + column(thread) * 2;
 #pragma unroll
     for (int k = 0; k < ROWS / 16; k++) {
 #pragma unroll
-      for (int n = 0; n < D / 16; n++) {
+      for (int n = 0; n < W / 16; n++) {
         u32 b[4];
         ldmatrix_x4_trans(b, Tile::step(v, k * 16, n * 16));
 #pragma unroll
@@ -162,12 +231,12 @@ template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
   // where no other warp reads these rows.
   METHOD void finish(bf16 *out, float *lse, const Shape &a, u32 shared) {
     Place p;
-    find_place<BM>(p, a, a.cu_q, true); // found again, because keeping it would cost registers
-    int thread = thread_now(), lane = thread & 31, own = (thread >> 5) * MT * 16;
+    find_place<BM>(p, a, a.cu_q, true); // anew: kept, it would cost registers
+    int thread = thread_now(), lane = thread & 31, first = own(thread), column = Forward::column(thread);
 #pragma unroll
     for (int i = 0; i < MT; i++) {
       float inverse[2];
-      int row = p.first + own + i * 16;
+      int row = p.first + first + i * 16;
 #pragma unroll
       for (int half = 0; half < 2; half++) {
         float sum = l[i][half];
@@ -175,12 +244,12 @@ template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
         sum += shuffle_xor(sum, 2);
         inverse[half] = sum == 0.0f ? 0.0f : 1.0f / sum;
         int r = row + (lane >> 2) + 8 * half;
-        if (lse && (lane & 3) == 0 && r < p.nq)
+        if (lse && (lane & 3) == 0 && (SPLIT == 1 || column == 0) && r < p.nq)
           lse[p.head * a.tq + p.q0 + r] = m[i][half] * a.unit() + log2_approx(sum) * LN2;
       }
       i64 stride = (i64)a.heads * a.dim;
-      store_tile<D>(out + (p.q0 + row) * stride + (i64)p.head * a.dim, stride, o[i], inverse, shared + (own + i * 16) * Tile::PITCH,
-                    min_i(16, p.nq - row), a.dim, a.vector & 2);
+      store_tile<W>(out + (p.q0 + row) * stride + (i64)p.head * a.dim + column, stride, o[i], inverse,
+                    shared + (first + i * 16) * Tile::PITCH + column * 16 * 2, min_i(16, p.nq - row), a.dim - column, a.vector & 2);
     }
   }
 
@@ -215,14 +284,14 @@ template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
   template <bool IDLE, int PART> METHOD void all_scores(float (&s)[MT][BN / 8][4], const Source &from, const Shape &a, u32 shared) {
     arrived();
     fetch<PART + 1>(from, a, shared);
-    if constexpr (!IDLE) scores<PART>(s, shared);
+    if constexpr (!IDLE && SPLIT == 1) scores<PART>(s, shared);
+    if constexpr (!IDLE && SPLIT == 2) half_scores(s, shared);
     if constexpr (PART + 1 < PARTS) all_scores<IDLE, PART + 1>(s, from, a, shared);
   }
 
-  // all_values adds P·V with the parts of V from PART on, and fetches the next parts meanwhile.
-  // With the last part it moves from to the next tile and fetches that tile's first part, if any
-  // tile is left.
-  template <bool IDLE, int PART> METHOD void all_values(const u32 (&p)[MT][BN / 16][4], Source &from, int &left, const Shape &a, u32 shared) {
+  // next waits for a part of V and starts to fetch what follows: behind the last part the next tile's first
+  // part, where any is left.
+  template <int PART> METHOD void next(Source &from, int &left, const Shape &a, u32 shared) {
     arrived();
     if constexpr (PART + 1 < PARTS) {
       fetch<PARTS + PART + 1>(from, a, shared);
@@ -230,6 +299,11 @@ template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
       left--, from.at -= BN * a.k_stride, from.rows += BN;
       if (left > 0) fetch<0>(from, a, shared);
     }
+  }
+
+  // all_values works on the parts of V from PART on, and moves to the next tile. With SPLIT 2 the part is there.
+  template <bool IDLE, int PART> METHOD void all_values(const u32 (&p)[MT][BN / 16][4], Source &from, int &left, const Shape &a, u32 shared) {
+    if constexpr (SPLIT == 1) next<PART>(from, left, a, shared);
     if constexpr (!IDLE) values<PART>(p, shared);
     if constexpr (PART + 1 < PARTS) all_values<IDLE, PART + 1>(p, from, left, a, shared);
   }
@@ -240,6 +314,11 @@ template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
     float s[MT][BN / 8][4];
     u32 p[MT][BN / 16][4];
     all_scores<IDLE, 0>(s, from, a, shared);
+    if constexpr (SPLIT == 2) {
+      if constexpr (!IDLE) put(s, shared);
+      next<0>(from, left, a, shared);
+      if constexpr (!IDLE) get(s, shared);
+    }
     if constexpr (!IDLE) {
       if constexpr (CAPPED) limit(s, a);
       if (crosses(gap, gap + BM - 1, 0, BN - 1, a.window)) mask(s, gap, a.window);
@@ -252,6 +331,7 @@ template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
     Place w;
     if (!find_place<BM>(w, a, a.cu_q, true)) return;
     load_tile<BM, D, THREADS>(shared, q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first, a.dim, a.vector & 1);
+    if constexpr (SPLIT == 2) keep(shared);
     Range keys = keys_seen(w, w.first, BM, a.window);
     int key = keys.high > 0 ? (keys.high - 1) / BN * BN : 0; // first key of the last tile
     int left = keys.high > keys.low ? key / BN - keys.low / BN + 1 : 0;
@@ -264,7 +344,7 @@ template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
       m[i][0] = m[i][1] = -INFINITY_F;
       l[i][0] = l[i][1] = 0.0f;
 #pragma unroll
-      for (int n = 0; n < D / 8; n++)
+      for (int n = 0; n < W / 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) o[i][n][e] = 0.0f;
     }
@@ -278,9 +358,9 @@ template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
   }
 };
 
-#define ATTENTION_FORWARD(D, MT, WARPS, BN, PARTS)                                                                            \
-  __global__ __launch_bounds__(WARPS * 32, 2) void ATTENTION(forward_d##D)(bf16 *o, float *lse, const bf16 *q, const bf16 *k, \
-                                                                         const bf16 *v, SHAPE_PARAMS) {                       \
-    Forward<D, MT, WARPS, BN, PARTS> f;                                                                                       \
+#define ATTENTION_FORWARD(D, MT, WARPS, BN, PARTS, SPLIT)                                                                     \
+  __global__ __launch_bounds__(WARPS * 32, 8 / WARPS) void ATTENTION(forward_d##D)(bf16 *o, float *lse, const bf16 *q,        \
+                                                                         const bf16 *k, const bf16 *v, SHAPE_PARAMS) {        \
+    Forward<D, MT, WARPS, BN, PARTS, SPLIT> f;                                                                                \
     f.run(o, lse, q, k, v, SHAPE, shared_address(shared));                                                                    \
   }

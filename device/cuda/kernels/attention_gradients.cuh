@@ -53,9 +53,7 @@ DEV void tell(u32 *mark, int lane) {
 }
 DEV void fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
-DEV void store_shared(u32 to, u32 v) { asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(v) : "memory"); }
-
-static constexpr int UNIT = 16; // queries whose sums are kept together
+static constexpr int UNIT = 16; // queries
 
 // units returns an upper bound of a head's number of units (16 queries each) over all sequences.
 // first_unit is the number of the first unit of a sequence.

@@ -43,6 +43,8 @@ var attentionCases = []attentionCase{
 	{queries: []int{48, 144}, heads: 1, kvHeads: 1, dim: 128, beyond: 7},
 	{queries: []int{33, 64, 65}, heads: 2, kvHeads: 2, dim: 256, beyond: 8},
 	{queries: []int{70}, heads: 1, kvHeads: 1, dim: 200},
+	{queries: []int{65, 1, 0, 33}, heads: 2, kvHeads: 1, dim: 512, beyond: 8},
+	{queries: []int{40, 17}, heads: 1, kvHeads: 1, dim: 320, at: 1},
 	{queries: []int{66, 5}, heads: 7, kvHeads: 1, dim: 64, window: 50},
 	{queries: []int{200}, heads: 2, kvHeads: 1, dim: 80, window: 64},
 	{queries: []int{257}, heads: 1, kvHeads: 1, dim: 104, window: 65},
@@ -56,12 +58,16 @@ var attentionCases = []attentionCase{
 	{queries: []int{130}, keys: []int{131}, heads: 1, kvHeads: 1, dim: 256, spike: 64},
 	{queries: []int{130}, keys: []int{131}, heads: 1, kvHeads: 1, dim: 128, window: 2},
 	{queries: []int{130}, keys: []int{131}, heads: 1, kvHeads: 1, dim: 256, window: 2},
-	// The softmax maximum grows from tile to tile, slowly or quickly. Kernels go over the tiles
-	// from the last on.
+	{queries: []int{66}, keys: []int{67}, heads: 1, kvHeads: 1, dim: 512, window: 2},
+	{queries: []int{97}, heads: 1, kvHeads: 1, dim: 264, window: 33},
+	// Maxima that grow slowly and quickly over the tiles, which are processed from the last on.
 	{queries: []int{300}, heads: 1, kvHeads: 1, dim: 64, climb: 0.05},
 	{queries: []int{192}, heads: 1, kvHeads: 1, dim: 96, climb: 0.2},
 	{queries: []int{192}, heads: 1, kvHeads: 1, dim: 128, climb: 0.2},
 	{queries: []int{192}, heads: 1, kvHeads: 1, dim: 256, climb: 0.15},
+	{queries: []int{96}, heads: 1, kvHeads: 1, dim: 512, climb: 0.3},
+	{queries: []int{5, 34, 1}, keys: []int{4, 33, 0}, heads: 2, kvHeads: 1, dim: 400}, // the first queries attend to no key
+	{queries: []int{1, 3}, keys: []int{90, 33}, heads: 2, kvHeads: 1, dim: 512},
 	{queries: []int{1, 3}, keys: []int{300, 129}, heads: 2, kvHeads: 1, dim: 96},
 	{queries: []int{130}, keys: []int{200}, heads: 2, kvHeads: 1, dim: 64, window: 48},
 	{queries: []int{0, 2}, keys: []int{65, 128}, heads: 2, kvHeads: 2, dim: 128},
@@ -77,7 +83,9 @@ var attentionCases = []attentionCase{
 	{queries: []int{130}, keys: []int{200}, heads: 1, kvHeads: 1, dim: 128, window: 48, softcap: 1.5},
 	{queries: []int{192}, heads: 1, kvHeads: 1, dim: 128, climb: 0.2, softcap: 20},
 	{queries: []int{192}, heads: 1, kvHeads: 1, dim: 256, climb: 0.15, softcap: 20},
-	// Windows of one key, of exactly all keys, and of more keys than there are.
+	{queries: []int{33, 20}, heads: 1, kvHeads: 1, dim: 512, softcap: 2},
+	{queries: []int{70}, heads: 1, kvHeads: 1, dim: 328, window: 33, softcap: 1},
+	// Windows of one key, of all keys and of more than there are.
 	{queries: []int{70, 3}, heads: 1, kvHeads: 1, dim: 128, window: 1, softcap: 2},
 	{queries: []int{70, 3}, heads: 1, kvHeads: 1, dim: 256, window: 1},
 	{queries: []int{70, 3}, heads: 1, kvHeads: 1, dim: 96, window: 1},

@@ -49,6 +49,9 @@ typedef u32 u32x2 __attribute__((ext_vector_type(2)));
 #define MOST_PERIODS "8"
 
 DEV void sync_threads() { __nvvm_bar_sync(0); }
+
+// sync_some is a barrier of its own for the COUNT threads that use number.
+template <int COUNT> DEV void sync_some(int number) { asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(COUNT) : "memory"); }
 DEV void sync_warp() { __nvvm_bar_warp_sync(0xffffffffu); }
 
 DEV u32 bits_of(float x) { return __builtin_bit_cast(u32, x); }

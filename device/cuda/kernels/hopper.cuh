@@ -43,11 +43,7 @@ template <int N> DEV void take_registers() { asm volatile("setmaxnreg.inc.sync.a
 // is to wgmma and TMA.
 DEV void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// sync_some is a barrier for the COUNT threads that call it with the same number; number 0 is
-// sync_threads.
-template <int COUNT> DEV void sync_some(int number) { asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(COUNT) : "memory"); }
-
-// arrive_some arrives at the barrier of sync_some without waiting.
+// arrive_some arrives at a barrier of sync_some without waiting.
 template <int COUNT> DEV void arrive_some(int number) { asm volatile("bar.arrive %0, %1;" ::"r"(number), "n"(COUNT) : "memory"); }
 
 // An mbarrier (8 bytes of shared memory) goes through phases. A phase ends when the barrier has got

@@ -47,7 +47,7 @@ func tried() func(name string) bool {
 	return func(name string) bool {
 		switch {
 		case strings.HasPrefix(name, "Attention"):
-			return attention(name) || strings.HasSuffix(name, "dim 256,window 0")
+			return attention(name) || strings.HasSuffix(name, "dim 256,window 0") || strings.HasSuffix(name, "dim 512,window 0")
 		case strings.HasPrefix(name, "GatedDelta"):
 			return delta(name)
 		}

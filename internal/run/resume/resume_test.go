@@ -16,11 +16,11 @@ func TestTooWideHeads(t *testing.T) {
 		keys, values int
 		device       string
 		refused      bool
-	}{{256, 256, "cuda", false}, {192, 256, "cuda", false}, {192, 257, "cuda", true}, {258, 128, "cuda", true}, {192, 257, "cpu", false}} {
+	}{{512, 512, "cuda", false}, {192, 512, "cuda", false}, {192, 513, "cuda", true}, {514, 128, "cuda", true}, {192, 513, "cpu", false}} {
 		j := &startSearch{Start: Start{Inputs: &open.Inputs{Config: &config.Config{Device: tc.device, AttentionKernels: "portable"},
 			Model: &model.Config{HeadDim: tc.keys, MLA: &model.MLA{ValueDim: tc.values}}}}}
 		err := j.chooseAttention()
-		if (err != nil) != tc.refused || err != nil && !strings.Contains(err.Error(), "heads of at most 256 elements") {
+		if (err != nil) != tc.refused || err != nil && !strings.Contains(err.Error(), "heads of at most 512 elements") {
 			t.Errorf("%+v: got %v", tc, err)
 		}
 	}

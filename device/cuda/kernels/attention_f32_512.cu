@@ -1,0 +1,8 @@
+// Attention in fp32 for heads of up to 512 elements.
+#include "attention_f32.cuh"
+
+DYNAMIC_SHARED(shared);
+
+extern "C" {
+ATTENTION_F32(512)
+}
