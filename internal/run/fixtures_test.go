@@ -233,12 +233,13 @@ func TestFixtures(t *testing.T) {
 // (docs/families.md).
 var nearTies = map[string][]string{"gptoss": {".mlp.router.", ".mlp.experts."}, "ernie4_5moe": {".mlp.gate.", ".mlp.experts."}}
 
-// exactWeights are weight bounds for fp32, with a margin, for recordings that are less exact than
-// their own bound. The value covers how far a run entirely in fp64 ends from the recording, here
-// 3.29e-3. In the recorded fp64 run, Transformers computes the gated delta rule in fp32. There it
-// adds and subtracts the decays' diagonal, and this rounding error exceeds the gradient of
-// in_proj_a in heads that forget at once.
-var exactWeights = map[string]float64{"qwen3_5moe": 4e-3}
+// exactWeights bounds the weights in fp32 of recordings whose own error in fp32 exceeds their bound. In qwen3_5moe the
+// gradient of in_proj_a nearly vanishes, because a head forgets at once. Transformers adds to this gradient and then
+// subtracts from it the gradient of the decays' diagonal, the constant 1, which leaves a rounding error. The
+// recording's bound, 2.93e-3, compares two runs that both have the gated delta rule in fp32, so it lacks this error.
+// Transformers in fp32 with a diagonal without a gradient ends 3.29e-3 from the recording, wholly in fp64 3.289e-3, and
+// mt 3.29e-3. Its runs in fp32 from weights changed by 1e-7 differ by up to 0.14e-3 there.
+var exactWeights = map[string]float64{"qwen3_5moe": 3.5e-3}
 
 // weightBound returns the largest allowed distance of the final weights from the recording called
 // name, for the dtype kind.
