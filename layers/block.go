@@ -27,7 +27,7 @@ func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x Hid
 	t.spec.fits(mb.Tokens)
 	l := t.newLaunch(s, withMLP, block, w, mb, saved, ws, false)
 	l.between(x, y)
-	l.passPlanes()
+	l.passOn()
 	l.attention()
 	for c := range l.chunks() {
 		fetch(s, c, l.x)
@@ -55,8 +55,8 @@ type launch struct {
 	x, y  rows    // input; output, or in the backward the gradient in place
 	// first: the parameters' gradients are overwritten, not accumulated.
 	first bool
-	// planes of the input, and of the output or its gradient, behind the (T, h) rows (stream.go)
-	planesX, planesY device.Tensor
+	// passengers of the input, and of the output or its gradient, behind the (T, h) rows (passengers.go)
+	passX, passY device.Tensor
 }
 
 func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, mb MicroBatch, saved, ws device.Mem, backward bool) *launch {
@@ -76,7 +76,7 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 // between sets l.x to the input x. It sets l.y to y: the output or, in the backward, the gradient.
 func (l *launch) between(x, y Hidden) {
 	l.x, l.y = l.hidden(x, l.group.in), l.hidden(y, l.group.io)
-	l.planesX, l.planesY = l.planesOf(x.Dev), l.planesOf(y.Dev)
+	l.passX, l.passY = l.passengersOf(x.Dev), l.passengersOf(y.Dev)
 	if l.side != nil {
 		l.side.x, l.side.y = l.x, l.y
 	}
