@@ -53,6 +53,9 @@ func TestDefaults(t *testing.T) {
 			if kind == "granitemoehybrid" { // its own defaults ask for experts and for layers of Mamba
 				text["num_local_experts"], text["layer_types"] = 0, []any{"attention", "attention", "attention", "attention", "attention", "attention"}
 			}
+			if kind == "afmoe" { // which llama.cpp has with this scale alone
+				text["mup_enabled"] = true
+			}
 			if kind == "deepseek_v2" { // it has no default
 				text["num_experts_per_tok"] = 2
 			}
