@@ -453,7 +453,7 @@ type slot struct {
 
 // onDevice views the hidden state of this many tokens in activation slot s, which is in device memory.
 func (r *lane) onDevice(s *slot, tokens int) layers.Hidden {
-	return layers.OnDevice(s.mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.StreamWidth())))
+	return layers.OnDevice(s.mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.HiddenWidth())))
 }
 
 // makeSlots allocates n slots of this many bytes each. With 0 bytes the slots have only events, because their content

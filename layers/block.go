@@ -27,7 +27,7 @@ func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x Hid
 	t.spec.fits(mb.Tokens)
 	l := t.newLaunch(s, withMLP, block, w, mb, saved, ws, false)
 	l.between(x, y)
-	l.passPlanes()
+	l.passOn()
 	l.attention()
 	for c := range l.chunks() {
 		fetch(s, c, l.x)
@@ -56,8 +56,8 @@ type launch struct {
 	// first: this is the first micro-batch of the visit, so the parameters' gradients are
 	// overwritten instead of accumulated.
 	first bool
-	// planes of the input, and of the output or its gradient, behind the (T, h) rows (stream.go)
-	planesX, planesY device.Tensor
+	// passengers of the input, and of the output or its gradient, behind the (T, h) rows (passengers.go)
+	passX, passY device.Tensor
 }
 
 func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, mb MicroBatch, saved, ws device.Mem, backward bool) *launch {
@@ -78,7 +78,7 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 // the output, in the backward the gradient.
 func (l *launch) between(x, y Hidden) {
 	l.x, l.y = l.hidden(x, l.group.in), l.hidden(y, l.group.io)
-	l.planesX, l.planesY = l.planesOf(x.Dev), l.planesOf(y.Dev)
+	l.passX, l.passY = l.passengersOf(x.Dev), l.passengersOf(y.Dev)
 	if l.side != nil {
 		l.side.x, l.side.y = l.x, l.y
 	}

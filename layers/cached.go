@@ -91,8 +91,8 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 	}
 	l := t.newLaunch(s, mlp, block, w, MicroBatch{Tokens: step.Tokens, Pos: step.Pos}, device.Mem{}, ws, false)
 	l.x, l.y = whole(x, d.hidden), whole(y, d.hidden)
-	l.planesX, l.planesY = l.planesOf(x), l.planesOf(y)
-	l.passPlanes()
+	l.passX, l.passY = l.passengersOf(x), l.passengersOf(y)
+	l.passOn()
 	if l.side != nil {
 		l.side.x, l.side.y = l.x, l.y
 		l.side.decode(step, sideCache)

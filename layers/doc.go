@@ -7,6 +7,13 @@
 // the losses of all chunks come before any gradient, because both answers decide each token's factor
 // (op.PreferenceWeights).
 //
+// # Passengers
+//
+// Some models pass more than the hidden state from block to block: per-layer inputs, and keys and values that later
+// blocks share (Gemma 4 E2B). These passengers lie behind the hidden state's rows in the same memory (passengers.go).
+// Slots, spills, lanes and gradients treat them as part of the hidden state. A layer of its own computes the per-layer
+// inputs from the embedding (kind_per_layer.go, per_layer.go).
+//
 // # Experts
 //
 // A block with experts is two layers: its attention, and a layer in parts, the router (part 0) and the

@@ -451,11 +451,11 @@ func TestHeadInPlace(t *testing.T) {
 		b := r.batch(micro(cfg)...)
 		mb, last := b.mbs[0], len(r.layouts)-1
 		run := func(inPlace bool) []float64 {
-			x := r.tensor(device.F32, mb.Tokens*r.spec.StreamWidth())
+			x := r.tensor(device.F32, mb.Tokens*r.spec.HiddenWidth())
 			r.tpl.EmbedForward(r.s, OnDevice(x), b.table, mb, 0, device.Mem{})
 			dx := x
 			if !inPlace {
-				dx = r.tensor(device.F32, mb.Tokens*r.spec.StreamWidth())
+				dx = r.tensor(device.F32, mb.Tokens*r.spec.HiddenWidth())
 			}
 			g := BindGrads(r.layouts[last], r.alloc(4*r.layouts[last].GradElems))
 			r.tpl.HeadForwardBackward(r.s, r.weights[last], g, OnDevice(dx), OnDevice(x), r.tensor(device.F32, mb.Tokens), mb,
@@ -507,7 +507,7 @@ func (r *rig) generate(ids []int32, start, n int, caches []device.Mem, ws device
 		pos = append(pos, int32(cfg.RopeShift(len(ids))+start+i))
 	}
 	step.Pos = r.ints(pos...)
-	x, y := r.tensor(device.F32, n*r.spec.StreamWidth()), r.tensor(device.F32, n*r.spec.StreamWidth())
+	x, y := r.tensor(device.F32, n*r.spec.HiddenWidth()), r.tensor(device.F32, n*r.spec.HiddenWidth())
 	r.tpl.EmbedForward(r.s, OnDevice(x), b.table, b.mbs[0], 0, device.Mem{})
 	for i, l := range r.layouts[1 : len(r.layouts)-1] {
 		switch w := r.weights[i+1]; l.Kind {

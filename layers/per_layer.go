@@ -37,12 +37,12 @@ func (s Spec) perLayerBuffers(d dims, chunk int, backward bool, ws *allotter) (b
 	return b
 }
 
-// perLayerInputs returns the plane of per-layer inputs, or of their gradients, in the planes all. The rows of chunk c
+// perLayerInputs returns the passenger of per-layer inputs, or of their gradients, in the passengers all. The rows of chunk c
 // begin at the block's columns.
 func (l *launch) perLayerInputs(all device.Tensor, c span) (t device.Tensor, stride int) {
-	p := l.spec.planes()
-	plane := whole(all.Slice(0, int64(l.mb.Tokens)*int64(p.inputs)), p.inputs)
-	return from(plane.of(c), l.block*l.spec.Config.PerLayerSize), p.inputs
+	p := l.spec.passengers()
+	passenger := whole(all.Slice(0, int64(l.mb.Tokens)*int64(p.inputs)), p.inputs)
+	return from(passenger.of(c), l.block*l.spec.Config.PerLayerSize), p.inputs
 }
 
 // perLayerGate writes f(y·Wgateᵀ)·input for chunk c to l.per.act.
@@ -50,7 +50,7 @@ func (l *launch) perLayerGate(y device.Tensor, c span) {
 	b, p := l.per, l.spec.Config.PerLayerSize
 	l.linear(l.s, b.gate.of(c), y, l.w[model.RolePerLayerGate], device.Tensor{}, device.Tensor{}, c.n, l.dims.hidden, p)
 	l.columns(l.s, b.gu.of(c), b.gate.of(c), c.n, p, 2*p, p)
-	in, stride := l.perLayerInputs(l.planesX, c)
+	in, stride := l.perLayerInputs(l.passX, c)
 	l.columns(l.s, from(b.gu.of(c), p), in, c.n, p, 2*p, stride)
 	l.glu(l.s, b.act.of(c), b.gu.of(c), c.n, p)
 }
@@ -81,7 +81,7 @@ func (l *launch) perLayerBackward(c span) {
 	l.weightGrad(s, l.g[model.RolePerLayerOut], dout, act, c.n, h, p, l.overwrites(c))
 	l.inputGrad(s, act, dout, l.w[model.RolePerLayerOut], c.n, h, p)
 	l.gluBackward(s, gu, device.Tensor{}, act, c.n, p)
-	din, stride := l.perLayerInputs(l.planesY, c)
+	din, stride := l.perLayerInputs(l.passY, c)
 	l.columns(s, din, from(gu, p), c.n, p, stride, 2*p)
 	l.columns(s, gate, gu, c.n, p, p, 2*p)
 	l.weightGrad(s, l.g[model.RolePerLayerGate], gate, y, c.n, p, h, l.overwrites(c))
@@ -95,7 +95,7 @@ func (l *launch) perLayerBackward(c span) {
 type perLayerSpace struct{ z, rows, rstd, sums rows }
 
 func (s Spec) perLayerSpace(tokens int, backward bool, ws *allotter) (b perLayerSpace) {
-	c, width, chunk := s.Config, s.planes().inputs, chunkOf(s.ChunkTokens, tokens)
+	c, width, chunk := s.Config, s.passengers().inputs, chunkOf(s.ChunkTokens, tokens)
 	b.z, b.rows = ws.chunkRows(s.Act, chunk, width), ws.chunkRows(s.Act, chunk, width)
 	if backward {
 		b.rstd, b.sums = ws.chunkRows(device.F32, chunk, c.NumLayers), ws.chunkRows(device.F32, chunk, width)
@@ -117,7 +117,7 @@ type perLayerLaunch struct {
 
 func (t *Templates) newPerLayer(s device.Stream, w Weights, y, x device.Tensor, mb MicroBatch, ws device.Mem, backward bool) *perLayerLaunch {
 	t.spec.fits(mb.Tokens)
-	h, width := t.dims.hidden, t.spec.planes().inputs
+	h, width := t.dims.hidden, t.spec.passengers().inputs
 	l := &perLayerLaunch{Templates: t, s: s, w: w, mb: mb, x: whole(x, h), y: whole(y, h), width: width, blocks: t.spec.Config.NumLayers,
 		perLayerSpace: t.spec.perLayerSpace(mb.Tokens, backward, &allotter{mem: ws})}
 	n := int64(mb.Tokens)
@@ -151,9 +151,9 @@ func (l *perLayerLaunch) normed(y, rstd, residual device.Tensor, c span) op.RMSN
 		Dim: cfg.PerLayerSize, XStride: l.width, YStride: l.width, Eps: cfg.RMSNormEps, Offset: cfg.NormOffset}
 }
 
-// PerLayerForward overwrites y with x, and the plane of per-layer inputs behind it.
+// PerLayerForward overwrites y with x, and the passenger of per-layer inputs behind it.
 //
-//	x, y (T, h) act, not overlapping, with their planes
+//	x, y (T, h) act, not overlapping, with their passengers
 func (t *Templates) PerLayerForward(s device.Stream, w Weights, y, x device.Tensor, mb MicroBatch, ws device.Mem) {
 	l := t.newPerLayer(s, w, y, x, mb, ws, false)
 	all := span{0, mb.Tokens}
@@ -170,7 +170,7 @@ func (t *Templates) PerLayerForward(s device.Stream, w Weights, y, x device.Tens
 
 // PerLayerBackward turns dy into dx in place and accumulates the layer's gradients.
 //
-//	dxdy (T, h) act with its planes: dy before, dx after; x (T, h) act
+//	dxdy (T, h) act with its passengers: dy before, dx after; x (T, h) act
 //	g: overwritten if first is set, else accumulated
 func (t *Templates) PerLayerBackward(s device.Stream, w Weights, g Grads, dxdy, x device.Tensor, mb MicroBatch, ws device.Mem, first bool) {
 	l := t.newPerLayer(s, w, dxdy, x, mb, ws, true)

@@ -382,7 +382,7 @@ func (r *rig) addEmbedding(grads map[string][]float64, ids []int32, rows []float
 }
 
 func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses device.Tensor, ws device.Mem, first bool) {
-	n := mb.Tokens * r.spec.StreamWidth()
+	n := mb.Tokens * r.spec.HiddenWidth()
 	xs := []Hidden{r.hidden(n)}
 	saved := []device.Mem{{}}
 	r.tpl.EmbedForward(r.s, xs[0], b.table, mb, r.at, ws)
@@ -482,7 +482,7 @@ func (r *rig) evaluate(b batch) []float64 {
 	ws := r.alloc(r.spec.ForwardWorkspaceBytes())
 	var out []float64
 	for _, mb := range b.mbs {
-		n := mb.Tokens * r.spec.StreamWidth()
+		n := mb.Tokens * r.spec.HiddenWidth()
 		x, y, losses := r.hidden(n), r.hidden(n), r.tensor(device.F32, mb.Tokens)
 		r.tpl.EmbedForward(r.s, x, b.table, mb, 0, ws)
 		last := len(r.layouts) - 1

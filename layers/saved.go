@@ -70,7 +70,7 @@ type buffers struct {
 	group                            groupBuffers
 	side                             *buffers        // of the mixer beside attention
 	per                              perLayerBuffers // per_layer.go
-	kv                               rows            // (C, 2·KV·D) act: keys and values between a packed row and a plane, stream.go
+	kv                               rows            // (C, 2·KV·D) act: keys and values between a packed row and a passenger, passengers.go
 }
 
 // savedBuffers takes from mem the buffers that the forward keeps at level keep. The other fields of the result are

@@ -130,6 +130,12 @@ func TestParseSpellings(t *testing.T) {
 			"global_head_dim": 256}), func(c *Config) bool {
 			return c.Window(0) == 512 && c.Window(1) == 0 && c.GlobalHeadDim == 0 && c.Heads(1) == Heads{Dim: 256, KV: 2}
 		}},
+		{"gemma4, small", gemma4Config(map[string]any{"hidden_size_per_layer_input": nil, "num_kv_shared_layers": 2, "num_hidden_layers": 5, "use_double_wide_mlp": true,
+			"layer_types": []any{"sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"}}), func(c *Config) bool {
+			last := c.Layers()[6]
+			return c.PerLayerSize == 256 && c.PerLayerVocab == 262144 && !c.LendsKV(0) && c.LendsKV(1) && c.LendsKV(2) && c.SharesKV(3) && c.LastReader(3) && c.LastReader(4) &&
+				!c.LastReader(2) && c.MLPSize(2) == c.IntermediateSize && c.MLPSize(3) == 2*c.IntermediateSize && last.Params[1].Rows == 4*512 && len(last.Params[1].Stored) == 1
+		}},
 		{"gemma3", changed("gemma3_text", map[string]any{"num_hidden_layers": 7}), isGemma},
 		{"gemma3, pattern", changed("gemma3_text", map[string]any{"sliding_window_pattern": 2, "query_pre_attn_scalar": 16}), func(c *Config) bool {
 			return c.Window(0) == 4096 && c.Window(1) == 0 && c.Window(2) == 4096 && c.AttnScale == 0.25
@@ -599,6 +605,8 @@ func TestJSONOfOptions(t *testing.T) {
 		changed("granitemoehybrid", map[string]any{"num_local_experts": 0, "intermediate_size": 99, "shared_intermediate_size": 99, "layer_types": []any{"attention", "attention", "attention"}}),
 		changed("glm4", map[string]any{"attention_bias": false, "partial_rotary_factor": 1}),
 		changed("glm4", nil),
+		gemma4Config(map[string]any{"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 999999, "num_kv_shared_layers": 2, "use_double_wide_mlp": true,
+			"layer_types": []any{"sliding_attention", "sliding_attention", "full_attention", "full_attention", "sliding_attention", "full_attention"}}),
 		changed("glm", map[string]any{"attention_bias": false}),
 		changed("ernie4_5", map[string]any{"use_bias": true, "tie_word_embeddings": false}),
 		changed("seed_oss", map[string]any{"attention_dropout": 0, "residual_dropout": 0, "attention_out_bias": true, "mlp_bias": true}),

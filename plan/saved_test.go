@@ -338,6 +338,8 @@ func TestRecurrencesKeepHiddenStates(t *testing.T) {
 	for want, edit := range map[string]func(c *model.Config){
 		"with recurrences, whose convolution": func(c *model.Config) { c.GatedDeltaNet = &model.GatedDeltaNet{} },
 		"with an output gate":                 func(c *model.Config) { c.OutputGate = true },
+		"with per-layer inputs":               func(c *model.Config) { c.PerLayerSize, c.PerLayerVocab = 8, c.VocabSize },
+		"or shared keys and values":           func(c *model.Config) { c.SharedKV = 1 },
 	} {
 		q := longRows(65536, 24)
 		c := *q.Config

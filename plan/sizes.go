@@ -261,7 +261,7 @@ func (r *Run) SlabBytes() []int64 {
 
 // ActivationBytes returns the size of a hidden state of the given number of tokens.
 func (r *Run) ActivationBytes(tokens int) int64 {
-	return int64(tokens) * int64(r.Spec.StreamWidth()) * r.Spec.Act.Size()
+	return int64(tokens) * int64(r.Spec.HiddenWidth()) * r.Spec.Act.Size()
 }
 
 // RowBytes returns the size of the given number of the embedding's rows on the device.

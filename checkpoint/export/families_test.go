@@ -55,7 +55,10 @@ func TestDefaults(t *testing.T) {
 			if kind == "granitemoehybrid" { // its own defaults ask for experts and for layers of Mamba
 				text["num_local_experts"], text["layer_types"] = 0, []any{"attention", "attention", "attention", "attention", "attention", "attention"}
 			}
-			if kind == "deepseek_v2" { // this family has no default for it
+			if kind == "afmoe" { // which llama.cpp has with this scale alone
+				text["mup_enabled"] = true
+			}
+			if kind == "deepseek_v2" { // it has no default
 				text["num_experts_per_tok"] = 2
 			}
 			if strings.HasPrefix(kind, "qwen2_vl") || strings.HasPrefix(kind, "qwen2_5_vl") || strings.HasPrefix(kind, "qwen3_vl_moe") {
@@ -630,8 +633,14 @@ func glmConfig(changes map[string]any) map[string]any {
 	return config
 }
 
-// TestDenseAndShared: for GLM-4 MoE, the first block has a dense MLP. The other blocks have
-// experts, a bias for choosing them, and three shared experts, stored as one of triple width.
+func afmoeConfig(changes map[string]any) map[string]any {
+	config := sharedConfig(map[string]any{"model_type": "afmoe", "num_experts": 4, "num_shared_experts": 1, "head_dim": 8, "mup_enabled": true, "sliding_window": 4})
+	maps.Copy(config, changes)
+	return config
+}
+
+// TestDenseAndShared: the first block has a dense MLP. The others have experts, a bias for their choice, and three
+// shared experts stored as one of triple width.
 func TestDenseAndShared(t *testing.T) {
 	config := glmConfig(nil)
 	f, _ := exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F16)
@@ -723,6 +732,9 @@ func TestExpertsRefused(t *testing.T) {
 	}{
 		{glmConfig(map[string]any{"n_group": 2, "topk_group": 1}), "topk_group: 1 of 2 groups of experts are open: llama.cpp's glm4moe has no groups"},
 		{sharedConfig(map[string]any{"model_type": "qwen2_moe", "num_experts": 3, "norm_topk_prob": true}), "norm_topk_prob: is true, but llama.cpp's qwen2moe never"},
+		{afmoeConfig(map[string]any{"mup_enabled": false}), "mup_enabled: false, but llama.cpp's afmoe always multiplies embeddings"},
+		{afmoeConfig(map[string]any{"global_attn_every_n_layers": 2}), "global_attn_every_n_layers: 2, but llama.cpp's afmoe"},
+		{afmoeConfig(map[string]any{"layer_types": []any{"sliding_attention", "full_attention"}}), "layer_types: layer 1 is full_attention"},
 		{llama4Config(map[string]any{"attention_chunk_size": 4096}), "attention_chunk_size: is 4096, but llama.cpp's llama4 takes it to be 8192"},
 		{llama4Config(map[string]any{"attn_temperature_tuning": false}), "attn_temperature_tuning: is false, but"},
 		{llama4Config(map[string]any{"floor_scale": 100}), "floor_scale: is 100, but"},

@@ -2,6 +2,7 @@ package run
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -157,6 +158,33 @@ func (s scene) deviceBytes(t *testing.T) (rows map[string]int64, planned, counte
 	}
 	testkit.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &m))
 	return rows, planned, m.Bytes
+}
+
+// TestRecordingsTakeWhatIsPlanned: models whose layers pass on or keep more than a hidden state take the device memory
+// that is planned.
+func TestRecordingsTakeWhatIsPlanned(t *testing.T) {
+	testkit.NotShort(t)
+	for _, name := range []string{"afmoe", "gemma4-e"} {
+		for _, extra := range []string{"", "binding: copy\ncompute_dtype: bf16\n"} {
+			var planned int64
+			c := fixtureConfig(t, testkit.Recording(t, name), t.TempDir(), extra)
+			runTrain(t, c, settings.Hooks{Planned: func(run any) {
+				for _, r := range run.(*save.Output).Plan.Table().Rows {
+					if r.Where == "device" {
+						planned += r.Bytes
+					}
+				}
+			}})
+			line, _, _ := bytes.Cut(testkit.Must(os.ReadFile(filepath.Join(c.OutputDir, settings.MetricsFile)))(t), []byte("\n"))
+			var m struct {
+				Bytes int64 `json:"device_bytes"`
+			}
+			testkit.NoError(t, json.Unmarshal(line, &m))
+			if m.Bytes != planned || planned == 0 {
+				t.Errorf("%s: %d bytes are planned and %d are taken", name, planned, m.Bytes)
+			}
+		}
+	}
 }
 
 // TestDeviceMemoryDoesNotGrow: device memory does not grow with the number of layers. With activation_slots given and

@@ -181,7 +181,7 @@ func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
 func (d *decoder) alloc(spec layers.Spec, maxTokens int) error {
 	c := d.o.Config
 	hidden := int64(chunk) * int64(c.HiddenSize)
-	stream := int64(chunk) * int64(spec.StreamWidth())
+	stream := int64(chunk) * int64(spec.HiddenWidth())
 	if bytes := spec.MoEBytes(chunk, false); bytes > 0 {
 		if err := d.take(&d.experts, accounts.Activations, bytes); err != nil {
 			return err
@@ -295,7 +295,7 @@ func (d *decoder) piece(ids []int32, last bool) error {
 	if p.index, p.tokens, err = d.upload(ids, &p.step); err != nil {
 		return err
 	}
-	n := int64(len(ids)) * int64(d.spec.StreamWidth())
+	n := int64(len(ids)) * int64(d.spec.HiddenWidth())
 	p.x, p.y = d.x.Slice(0, n), d.y.Slice(0, n)
 	for l, visits := range d.visits {
 		for _, v := range visits {

@@ -77,7 +77,7 @@ func (t *Trainer) loadMicroBatches(b *data.Batch) {
 	for i, from := range b.MicroBatches {
 		positions := make([]int32, from.Tokens)
 		t.spec.RopePositions(positions, from.Positions, from.CuSeqlens)
-		n, width := int64(from.Tokens), int64(t.spec.StreamWidth())
+		n, width := int64(from.Tokens), int64(t.spec.HiddenWidth())
 		m := micro{x: make([]device.Tensor, 1), MicroBatch: layers.MicroBatch{Tokens: from.Tokens, Seqs: len(from.CuSeqlens) - 1, MaxSeqlen: from.MaxSeqlen,
 			Index: put(from.Index), Targets: put(from.Targets), Pos: put(positions), Cu: put(from.CuSeqlens),
 			RowStart: put(from.RowStart), RowPos: put(from.RowPos), ChunkBounds: put(t.spec.ChunkBounds(from.CuSeqlens)),
