@@ -38,7 +38,7 @@ func written(t *testing.T) map[string]string {
 		switch {
 		case name == "qwen3moe-aux": // its routing and its dense layer have no words in llama.cpp
 		case name == "hyv3" || name == "apertus": // nor have their architectures
-		case name == "granitehybrid" || name == "nemotronh" || name == "falconh1" || name == "kimilinear" || strings.HasPrefix(name, "gemma4"): // mt export has no table of them
+		case name == "granitehybrid" || name == "nemotronh" || name == "falconh1" || strings.HasPrefix(name, "gemma4"): // mt export has no table of them
 		case name == "exaone4": // nor has a window in four layers
 		case name == "deepseekv2-groups": // nor do groups that are worth their best expert
 		case strings.HasPrefix(name, "phimoe"): // nor has a softmax over near experts
@@ -88,6 +88,8 @@ func TestLlamaCpp(t *testing.T) {
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.RMSNormEps = 0 })
 		case strings.HasPrefix(name, "deepseek"): // llama.cpp has one epsilon for all norms; a note says so
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.MLA.NormEps = c.RMSNormEps })
+		case name == "kimilinear": // see changed
+			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.RMSNormEps = 1e-6 })
 		case name == "gemma2-capped": // see changed
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.AttnScale = 1 / math.Sqrt(float64(c.HeadDim)) })
 		}
@@ -129,9 +131,9 @@ func altered(t *testing.T, dir string, alter func(*model.Config)) map[string][]f
 	return out
 }
 
-// changed returns the model directory to export. For two cases it is a copy with other keys. llama.cpp's contexts
+// changed returns the model directory to export. For three cases it is a copy with other keys. llama.cpp's contexts
 // have at least 256 positions, where phi3-longrope uses the long factors but the recording has the short ones, so
-// both become the short ones. llama.cpp's gemma2 derives the scale of scores from the head size.
+// both become the short ones. llama.cpp's kimi-linear has one epsilon for all norms; a note says so. llama.cpp's gemma2 derives the scale of scores from the head size.
 func changed(t *testing.T, name, dir string) string {
 	t.Helper()
 	change := map[string]func(config map[string]any){
@@ -139,6 +141,7 @@ func changed(t *testing.T, name, dir string) string {
 			rope := c["rope_parameters"].(map[string]any)
 			rope["long_factor"] = rope["short_factor"]
 		},
+		"kimilinear":    func(c map[string]any) { c["rms_norm_eps"] = 1e-6 },
 		"gemma2-capped": func(c map[string]any) { c["query_pre_attn_scalar"] = c["head_dim"] },
 	}[name]
 	if change == nil {
