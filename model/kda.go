@@ -43,9 +43,11 @@ func (r *KDA) params(n blockNames) []Param {
 	h, w := n.c.HiddenSize, r.Width()
 	decay := vector(RoleRecurDecay, n.stored(RoleRecurDecay, r.Heads))
 	decay.Dims, decay.F32 = 4, true
+	bias := vector(RoleRecurDtBias, n.stored(RoleRecurDtBias, w))
+	bias.SavedF32 = true
 	return []Param{matrix(RoleRecurIn, h, n.stored(RoleRecurIn, w, w, w)),
 		matrix(RoleRecurGates, h, n.stored(RoleRecurGates, r.Heads, r.Dim, r.Dim)),
 		matrix(RoleRecurDecayB, r.Dim, n.stored(RoleRecurDecayB, w)), matrix(RoleRecurGateB, r.Dim, n.stored(RoleRecurGateB, w)),
-		n.convTaps(r.Taps, w, w, w), decay, vector(RoleRecurDtBias, n.stored(RoleRecurDtBias, w)), vector(RoleRecurNorm, n.stored(RoleRecurNorm, r.Dim)),
+		n.convTaps(r.Taps, w, w, w), decay, bias, vector(RoleRecurNorm, n.stored(RoleRecurNorm, r.Dim)),
 		matrix(RoleRecurOut, w, n.stored(RoleRecurOut, h))}
 }

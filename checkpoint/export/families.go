@@ -20,8 +20,8 @@ type family struct {
 	block []rule   // tensors of a decoder block
 	dense []rule   // tensors of blocks without experts, if only some blocks have experts
 	// recurrent are the tensors of blocks with a recurrence (Gated DeltaNet) instead of attention, if some blocks
-	// have one.
-	recurrent []rule
+	// have one. recurrentDense are those of such blocks without experts, if only some have experts.
+	recurrent, recurrentDense []rule
 	// width is the key of config.json with the dense MLP's width; "": intermediate_size.
 	width string
 	// defaults are package model's default values of those keys of config.json that the export
@@ -79,12 +79,14 @@ const (
 	keys              // num_key_value_heads heads, reordered if halves is set
 	norm              // the family's shift is added; always fp32
 	normIfAny         // norm, but the module may be missing
+	copiedIfAny       // the module may be missing
 	router            // always fp32
 	experts           // one tensor per expert becomes one tensor with another dimension
 	single            // a matrix of one row becomes a vector
 	bare              // from and to are whole tensor names, not modules
-	rates             // like bare, and each value v becomes −exp(v)
+	rates             // like bare, and each value v becomes −exp(v); a shape (1, 1, a, 1) becomes (a, 1); always fp32
 	taps              // a shape (a, 1, b) becomes (a, b); always fp32
+	tapsOfFour        // a shape (a, 1, b) becomes (1, a, 1, b); always fp32
 	stacked           // several modules, separated by spaces, are concatenated by rows
 	keysOfHeads       // the rows for keys in latent attention's kv_b_proj
 	valuesOfHeads     // the rows for values in latent attention's kv_b_proj
@@ -389,6 +391,13 @@ var families = []family{
 			"qk_rope_head_dim": 64, "v_head_dim": 256, "n_routed_experts": 64, "n_shared_experts": 1, "num_experts_per_tok": 4, "moe_intermediate_size": 1536,
 			"first_k_dense_replace": 1, "routed_scaling_factor": 1.8},
 		keys: []func(*plan){(*plan).denseFirst, (*plan).deepseek3Keys},
+	},
+	{
+		types: []string{"kimi_linear"}, arch: "kimi-linear", mla: true, names: map[string]string{"max_position_embeddings": "model_max_length"},
+		dense: kimiDense, block: kimiExperts, recurrent: slices.Concat(kda, kimiExperts), recurrentDense: slices.Concat(kda, kimiDense),
+		defaults: map[string]any{"max_position_embeddings": 1048576, "rms_norm_eps": 1e-5, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+			"v_head_dim": 128},
+		keys: []func(*plan){(*plan).noBias, (*plan).noFreqs}, modelled: (*plan).kdaKeys,
 	},
 	{
 		types: []string{"gpt_oss"}, arch: "gpt-oss", rounds: true,
@@ -964,6 +973,85 @@ func (p *plan) gatedDeltaKeys() {
 	p.add("ssm.time_step_rank", uint32(heads))
 	p.add("ssm.inner_size", uint32(heads*value))
 	p.add("full_attention_interval", uint32(attends))
+}
+
+// kda has the tensors of KDA and the norm before it. kimiDense and kimiExperts have those of the second half of a
+// block, whose dense MLP has one of two names.
+var (
+	kda = []rule{
+		{"input_layernorm", "attn_norm", norm},
+		{"self_attn.q_proj", "attn_q", copied},
+		{"self_attn.k_proj", "attn_k", copied},
+		{"self_attn.v_proj", "attn_v", copied},
+		{"self_attn.q_conv1d", "ssm_conv1d_q", tapsOfFour},
+		{"self_attn.k_conv1d", "ssm_conv1d_k", tapsOfFour},
+		{"self_attn.v_conv1d", "ssm_conv1d_v", tapsOfFour},
+		{"self_attn.f_a_proj", "ssm_f_a", copied},
+		{"self_attn.f_b_proj", "ssm_f_b", copied},
+		{"self_attn.b_proj", "ssm_beta", copied},
+		{"self_attn.A_log", "ssm_a", rates},
+		{"self_attn.g_a_proj", "ssm_g_a", copied},
+		{"self_attn.g_b_proj", "ssm_g_b", copied},
+		{"self_attn.dt_bias", "ssm_dt.bias", bare},
+		{"self_attn.o_norm", "ssm_norm", norm},
+		{"self_attn.o_proj", "attn_output", copied},
+	}
+	kimiDense = []rule{
+		{"post_attention_layernorm", "ffn_norm", norm},
+		{"mlp.gate_proj", "ffn_gate", copiedIfAny}, {"block_sparse_moe.gate_proj", "ffn_gate", copiedIfAny},
+		{"mlp.up_proj", "ffn_up", copiedIfAny}, {"block_sparse_moe.up_proj", "ffn_up", copiedIfAny},
+		{"mlp.down_proj", "ffn_down", copiedIfAny}, {"block_sparse_moe.down_proj", "ffn_down", copiedIfAny},
+	}
+	kimiExperts = slices.Concat(mixtralExperts, []rule{{"block_sparse_moe.gate.e_score_correction_bias", "exp_probs_b.bias", bare}},
+		sharedExpert("block_sparse_moe.shared_experts"))
+)
+
+// kdaKeys sets the keys of models with KDA in some blocks and latent attention in the others. The number of key/value
+// heads becomes a list by block, 0 for KDA. It refuses models that differ from what llama.cpp assumes: KDA has as many
+// heads as attention, queries come from the hidden state, dense blocks precede all others, a shared expert, and weights
+// of chosen experts that sum to 1.
+func (p *plan) kdaKeys() {
+	const sigmoid = 2 // gguf.ExpertGatingFuncType
+	c, s, heads, lead := p.model, p.s, make([]int32, p.layers), 0
+	for b := range heads {
+		if !c.IsRecurrent(b) {
+			heads[b] = int32(p.kvHeads)
+		}
+		if c.HasExperts(b) {
+			continue
+		}
+		if lead++; lead != b+1 {
+			s.fail("mlp_layer_types", "layer %d is dense behind one with experts: llama.cpp's %s has dense layers before all others", b, p.family.arch)
+		}
+	}
+	for i, kv := range p.kvs {
+		if kv.Key == p.family.arch+".attention.head_count_kv" {
+			p.kvs[i].Value = heads
+		}
+	}
+	switch {
+	case c.KDA == nil || c.KDA.Heads != c.NumHeads:
+		s.fail("linear_num_heads", "llama.cpp's %s has layers with KDA, with num_attention_heads heads", p.family.arch)
+		return
+	case c.MLA.QRank > 0:
+		s.fail("q_lora_rank", "%d: llama.cpp's %s projects queries from the hidden state", c.MLA.QRank, p.family.arch)
+	case !c.NormTopKProb || c.ExpertGroups > 0 || c.SharedSize == 0:
+		s.fail("moe_renormalize", "llama.cpp's %s has a shared expert, no groups of experts, and weights of chosen experts that sum to 1", p.family.arch)
+	}
+	if c.RMSNormEps != c.MLA.NormEps {
+		p.note(fmt.Sprintf("llama.cpp norms queries and keys of KDA and the narrow vectors of attention with rms_norm_eps %g too, this model with 1e-06: results differ a little", c.RMSNormEps))
+	}
+	p.add("ssm.conv_kernel", uint32(c.KDA.Taps))
+	p.add("kda.head_dim", uint32(c.KDA.Dim))
+	p.add("rope.dimension_count", uint32(p.narrowed.rope))
+	p.add("expert_count", uint32(c.NumExperts))
+	p.add("expert_used_count", uint32(c.NumExpertsPerTok))
+	p.add("expert_feed_forward_length", uint32(c.MoEIntermediateSize))
+	p.add("expert_shared_count", uint32(c.SharedSize/c.MoEIntermediateSize))
+	p.add("expert_gating_func", uint32(sigmoid))
+	p.add("expert_weights_norm", true)
+	p.add("expert_weights_scale", float32(c.RoutedScale))
+	p.add("leading_dense_block_count", uint32(lead))
 }
 
 // sharedWidth sets the width of the shared expert.

@@ -817,3 +817,45 @@ func TestStill(t *testing.T) {
 		}
 	}
 }
+
+// kdaConfig is a config.json with KDA in two blocks of three, in the words of published files.
+func kdaConfig(changes map[string]any) map[string]any {
+	c := map[string]any{"architectures": []any{"KimiLinearForCausalLM"}, "model_type": "kimi_linear", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48,
+		"num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 4, "kv_lora_rank": 6, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4,
+		"v_head_dim": 8, "linear_attn_config": map[string]any{"num_heads": 4, "head_dim": 8, "short_conv_kernel_size": 3, "kda_layers": []any{1, 3},
+			"full_attn_layers": []any{2}}, "num_experts": 4, "num_experts_per_token": 2, "moe_intermediate_size": 16, "model_max_length": 128}
+	maps.Copy(c, changes)
+	return c
+}
+
+// TestKDA: blocks with KDA have no heads of keys and values, a convolution has four dimensions, and the rates of decay
+// are written themselves.
+func TestKDA(t *testing.T) {
+	config := kdaConfig(nil)
+	f, _ := exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F16)
+	wantKeys(t, f, map[string]any{"general.architecture": "kimi-linear", "kimi-linear.kda.head_dim": 8, "kimi-linear.ssm.conv_kernel": 3,
+		"kimi-linear.leading_dense_block_count": 1, "kimi-linear.expert_count": 4, "kimi-linear.expert_used_count": 2, "kimi-linear.expert_gating_func": 2,
+		"kimi-linear.context_length": 128, "kimi-linear.attention.key_length": 10})
+	for name, want := range map[string][]int64{"blk.0.ssm_conv1d_q.weight": {1, 32, 1, 3}, "blk.0.ssm_a": {4, 1}, "blk.0.ssm_dt.bias": {32},
+		"blk.0.ffn_gate.weight": {48, 32}, "blk.2.ffn_gate_exps.weight": {4, 16, 32}, "blk.1.attn_k_b.weight": {4, 6, 8}, "blk.2.attn_output.weight": {32, 32}} {
+		if x, _ := tensorOf(t, f, name); !slices.Equal(x.Shape, want) {
+			t.Errorf("%s: %v, want %v", name, x.Shape, want)
+		}
+	}
+	x, got := tensorOf(t, f, "blk.0.ssm_a")
+	if v := value("model.layers.0.self_attn.A_log", 2); x.Type != gguf.F32 || got[2] != float32(-math.Exp(float64(v))) {
+		t.Errorf("a rate is %v as %v, and its logarithm %v", got[2], x.Type, v)
+	}
+	for want, changes := range map[string]map[string]any{
+		"linear_num_heads: llama.cpp's kimi-linear has layers with KDA": {"linear_attn_config": map[string]any{"num_heads": 3, "head_dim": 8}},
+		"q_lora_rank: 5": {"q_lora_rank": 5},
+		"moe_renormalize: llama.cpp's kimi-linear has a shared expert": {"moe_renormalize": false},
+		"mlp_layer_types: layer 2 is dense behind one with experts":    {"mlp_layer_types": []any{"dense", "sparse", "dense"}},
+	} {
+		config := kdaConfig(changes)
+		_, err := Run(t.Context(), Options{Format: GGUF, Model: makeModel(t, config, tensorsFor(t, config), nil), Out: filepath.Join(t.TempDir(), "x"), Type: F32})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: error %v, want %s", changes, err, want)
+		}
+	}
+}

@@ -39,7 +39,7 @@ func written(t *testing.T) map[string]string {
 		switch {
 		case name == "qwen3moe-aux": // its routing and its dense layer have no words in llama.cpp
 		case name == "hyv3" || name == "apertus": // nor have their architectures
-		case name == "granitehybrid" || name == "nemotronh" || name == "falconh1" || name == "kimilinear" || strings.HasPrefix(name, "gemma4"): // mt export has no table of them
+		case name == "granitehybrid" || name == "nemotronh" || name == "falconh1" || strings.HasPrefix(name, "gemma4"): // mt export has no table of them
 		case name == "exaone4": // nor has a window in four layers
 		case name == "deepseekv2-groups": // nor do groups that are worth their best expert
 		case strings.HasPrefix(name, "phimoe"): // nor has a softmax over near experts
@@ -90,6 +90,8 @@ func TestLlamaCpp(t *testing.T) {
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.MLA.NormEps = c.RMSNormEps })
 		case name == "qwen35vl": // the recorded logits, which are computed in fp32, are 5e-6 off
 			want = altered(t, filepath.Dir(dir), func(*model.Config) {})
+		case name == "kimilinear": // see changed
+			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.RMSNormEps = 1e-6 })
 		case name == "gemma2-capped": // see changed
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.AttnScale = 1 / math.Sqrt(float64(c.HeadDim)) })
 		}
@@ -143,6 +145,7 @@ func changed(t *testing.T, name, dir string) string {
 			rope := c["rope_parameters"].(map[string]any)
 			rope["long_factor"] = rope["short_factor"]
 		},
+		"kimilinear":    func(c map[string]any) { c["rms_norm_eps"] = 1e-6 },
 		"gemma2-capped": func(c map[string]any) { c["query_pre_attn_scalar"] = c["head_dim"] },
 	}[name]
 	if change == nil {

@@ -127,8 +127,10 @@ func (p *plan) tensors(f *finder) error {
 func (p *plan) rules(b int) []rule {
 	of := p.family.block
 	switch {
+	case p.model.IsRecurrent(b) && p.family.recurrentDense != nil && !p.model.HasExperts(b):
+		return p.family.recurrentDense
 	case p.model.IsRecurrent(b):
-		of = p.family.recurrent
+		return p.family.recurrent
 	case p.family.dense != nil && !p.model.HasExperts(b):
 		of = p.family.dense
 	}
@@ -156,7 +158,7 @@ func (p *plan) tensor(f *finder, r rule) error {
 	for i, end := range ends {
 		t, ok := f.find(r.from + end)
 		if !ok {
-			if i == 0 && r.how != normIfAny {
+			if i == 0 && r.how != normIfAny && r.how != copiedIfAny {
 				return f.missing(r.from + end)
 			}
 			continue
@@ -167,8 +169,12 @@ func (p *plan) tensor(f *finder, r rule) error {
 			it.Shape = t.shape[1:]
 		case r.how == taps:
 			it.Shape = []int64{t.shape[0], t.shape[2]}
+		case r.how == tapsOfFour:
+			it.Shape = []int64{1, t.shape[0], 1, t.shape[2]}
 		case r.how == rates:
-			it.minus = true
+			if it.minus = true; len(t.shape) == 4 {
+				it.Shape = t.shape[2:]
+			}
 		case r.how == norm || r.how == normIfAny:
 			it.shift = p.family.shift
 		case r.how == queries && p.family.halves:
@@ -274,7 +280,7 @@ func (p *plan) experts(f *finder, r rule) error {
 func (p *plan) take(it item, h how) {
 	it.Type = p.out.gguf()
 	switch {
-	case len(it.Shape) < 2 || h == norm || h == normIfAny || h == router || h == taps:
+	case len(it.Shape) < 2 || h == norm || h == normIfAny || h == router || h == taps || h == tapsOfFour || h == rates:
 		it.Type = gguf.F32
 	case it.Type == gguf.Q8_0 && it.Shape[len(it.Shape)-1]%gguf.BlockLen != 0:
 		it.Type = gguf.F16

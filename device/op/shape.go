@@ -88,8 +88,12 @@ func (a *AttentionShape) most() float64 {
 }
 
 func (a *DeltaShape) shape() Shape {
-	return Shape{[5]int{a.T, a.Heads, a.KeyDim, a.ValueDim}, func(n [5]int) string {
-		return fmt.Sprintf("%d tokens, %d heads of %d by %d", n[0], n[1], n[2], n[3])
+	byChannel := 0
+	if a.ByChannel {
+		byChannel = 1
+	}
+	return Shape{[5]int{a.T, a.Heads, a.KeyDim, a.ValueDim, byChannel}, func(n [5]int) string {
+		return fmt.Sprintf("%d tokens, %d heads of %d by %d%s", n[0], n[1], n[2], n[3], [...]string{"", ", by channel"}[n[4]])
 	}}
 }
 

@@ -13,6 +13,8 @@ func TestLoad(t *testing.T) {
 	short := a
 	short.Window = 2
 	delta := DeltaShape{T: 65, KeyHeads: 1, Heads: 2, KeyDim: 3, ValueDim: 5}
+	byChannel := delta
+	byChannel.KeyHeads, byChannel.ByChannel = 2, true
 	for _, c := range []struct {
 		o     device.Op
 		shape string
@@ -28,6 +30,7 @@ func TestLoad(t *testing.T) {
 		{&AttentionBackward{AttentionShape: a, Q: bf16(1)}, "2 seqs, 4 heads of 8", 7 * 2 * 10 * 5 * 32, device.BF16, 2 * (4*10*32 + 4*10*16)},
 		{&GatedDelta{DeltaShape: delta, QKV: bf16(1)}, "65 tokens, 2 heads of 3 by 5", delta.FLOPs(), device.BF16, 2 * 65 * (16 + 10 + 2*2)},
 		{&GatedDeltaBackward{DeltaShape: delta, QKV: f32(1)}, "65 tokens, 2 heads of 3 by 5", 3 * delta.FLOPs(), device.F32, 4*65*(2*16+10+4*2) + 4*2*2*3*5},
+		{&GatedDelta{DeltaShape: byChannel, QKV: bf16(1)}, "65 tokens, 2 heads of 3 by 5, by channel", delta.FLOPs(), device.BF16, 2 * 65 * (22 + 10 + 2 + 6)},
 		{&ShortConv{T: 2, C: 256, X: bf16(1)}, "2.0 KiB", 0, device.F32, 2 * 2 * 2 * 256},
 	} {
 		l := LoadOf(c.o)

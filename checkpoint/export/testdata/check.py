@@ -22,7 +22,7 @@ ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3"
         "qwen3_vl": "QWEN3VL", "qwen3_vl_text": "QWEN3VL", "qwen3_vl_moe": "QWEN3VLMOE", "qwen3_vl_moe_text": "QWEN3VLMOE", "qwen3_next": "QWEN3NEXT",
         "qwen3_5": "QWEN35", "qwen3_5_text": "QWEN35", "qwen3_5_moe": "QWEN35MOE", "qwen3_5_moe_text": "QWEN35MOE", "minimax_m2": "MINIMAXM2",
         "deepseek_v2": "DEEPSEEK2", "deepseek_v3": "DEEPSEEK2", "glm4_moe_lite": "DEEPSEEK2", "ernie4_5_moe": "ERNIE4_5_MOE",
-        "hunyuan_v1_dense": "HUNYUAN_DENSE", "afmoe": "AFMOE", "apertus": "APERTUS", "lfm2": "LFM2"}
+        "hunyuan_v1_dense": "HUNYUAN_DENSE", "afmoe": "AFMOE", "apertus": "APERTUS", "lfm2": "LFM2", "kimi_linear": "KIMI_LINEAR"}
 PAIRS = ("LLAMA", "MISTRAL3", "SMOLLM3", "GRANITE")  # llama.cpp's code for these rotates elements 2i and 2i+1 of a head, where the directory pairs i and i+D/2
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
         "attention.head_count_kv"]
@@ -119,6 +119,8 @@ def wanted(cfg, tensors):
         if name == "lm_head.weight" and cfg.get("tie_word_embeddings"):
             continue
         name = name.replace("e_score_correction_bias", "e_score_correction.bias").replace(".expert_bias", ".expert_bias.bias")
+        for part in ("gate", "up", "down"):  # Transformers saves dense blocks of Kimi Linear so
+            name = name.replace(f".block_sparse_moe.{part}_proj.", f".mlp.{part}_proj.")
         parts = name.split(".")
         if "experts" in parts:
             i = parts.index("experts")
@@ -142,8 +144,11 @@ def wanted(cfg, tensors):
             continue
         if name.endswith(".A_log"):
             x = -np.exp(x.astype(np.float64)).astype(np.float32)
+            x = x[0, 0] if x.ndim == 4 else x
         if name.endswith((".conv1d.weight", ".conv.conv.weight")):
             x = x[:, 0]
+        if name.endswith(("q_conv1d.weight", "k_conv1d.weight", "v_conv1d.weight")):
+            x = x[np.newaxis]
         if name.endswith(".sinks"):
             new += ".weight"
         if ARCH[cfg["model_type"]] in PAIRS and ".attn_q." in new:
@@ -187,7 +192,7 @@ def main(path, model):
             continue
         x = want[name]
         kind = default
-        if x.ndim < 2 or name.endswith(("_norm.weight", ".bias")) or "ffn_gate_inp" in name or "ssm_conv1d" in name or "shortconv.conv" in name:
+        if x.ndim < 2 or name.endswith(("_norm.weight", ".bias")) or "ffn_gate_inp" in name or "ssm_conv1d" in name or name.endswith("ssm_a") or "shortconv.conv" in name:
             kind = "F32"
         elif kind == "Q8_0" and x.shape[-1] % 32:
             kind = "F16"

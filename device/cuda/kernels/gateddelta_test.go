@@ -44,4 +44,5 @@ func TestMoreSequencesThanScratch(t *testing.T) {
 	dev := narrow{newRig()}
 	conformance.Operations(threeSequences{t}, dev)
 	everyKernel(t, dev.rig, "gateddelta")
+	everyKernel(t, dev.rig, "channeldelta")
 }
