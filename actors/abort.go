@@ -46,9 +46,10 @@ func (c *conductorCore) stepDropped(m StepDropped) {
 	c.version, c.dropped = c.updated, true
 }
 
-// endAborted ends a run that was asked to abort, without the step in progress. It returns nil, and is called again
-// later, while the Optimizer may still update a closed step or a checkpoint is in progress. The Reporter then reports
-// everything that is left, and awaitReports ends the run.
+// endAborted ends a run that was asked to abort, without the step in progress. The Reporter
+// delivers all reports that are left, and awaitReports then ends the run. The result is nil, and
+// endAborted is called again later, while the Optimizer may still update a closed step or a
+// checkpoint is in progress.
 func (c *conductorCore) endAborted() []effect {
 	if !c.aborting || c.updated < c.version || c.saving > 0 || !c.dropped && c.program == nil {
 		return nil

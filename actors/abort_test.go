@@ -11,7 +11,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// calls is a device that calls at during its n-th call.
+// calls wraps a device. The first operation after n calls of the device runs the function at, with
+// which a test asks the run to stop in the middle of a step.
 type calls struct {
 	device.Device
 	n    int64
@@ -27,12 +28,12 @@ func (d *calls) Do(s device.Stream, o device.Op) {
 	d.Device.Do(s, o)
 }
 
-// Unwrap implements what device.Inner asks for.
+// Unwrap returns the wrapped device, so that device.Inner finds its optional methods.
 func (d *calls) Unwrap() device.Device { return d.Device }
 
-// TestStepsAreGivenUp asks runs at every point to abort their step. The run ends with the weights and moments of the
-// synchronous step at the reached step, or completes a step whose updates have begun. It reports and saves only steps
-// up to there.
+// TestStepsAreGivenUp asks runs at every point to abort their step. The run ends with the weights
+// and moments that a step without pipelining (synchronous) has at the reached step, or completes a
+// step whose updates have begun. It reports and saves only steps up to there.
 func TestStepsAreGivenUp(t *testing.T) {
 	for name, shape := range map[string]func(*trial){
 		"clip":    func(*trial) {},
@@ -86,8 +87,8 @@ func TestStepsAreGivenUp(t *testing.T) {
 	}
 }
 
-// verifyGivenUp checks the world after a run that aborted the step after reached. Every layer is at version reached,
-// and all steps up to reached are reported.
+// verifyGivenUp checks the simulated run w after the step that follows step reached was aborted.
+// Every layer is at version reached, and all steps up to reached are reported.
 func (w *world) verifyGivenUp(reached int) error {
 	if len(w.steps) != reached || w.team != nil {
 		return fmt.Errorf("given up after step %d, and %d were reported", reached, len(w.steps))

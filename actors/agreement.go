@@ -8,11 +8,12 @@ import (
 	"mt/data"
 )
 
-// This file is the Conductor's part for several ranks. All ranks plan the same passes in the same order. At the end of
-// each pass they exchange their sums of losses, stop requests and results of a diagnosis. Each rank derives the same
-// next action from these values. Nothing that decides the next action may depend on when a message arrives, so the
-// exchange waits for the updates of the previous step. A diagnosis that these updates require begins at the end of a
-// pass, or when no pass is left.
+// This file is the Conductor's part for several ranks. All ranks plan the same passes in the same
+// order. At the end of each pass they exchange their sums of losses, stop requests and results of a
+// diagnosis (the search for the first non-finite layer output). Each rank derives the same next
+// action from these values. Nothing that decides the next action may depend on when a message
+// arrives, so the exchange waits for the updates of the previous step. A diagnosis that these
+// updates require begins at the end of a pass, or when no pass is left.
 
 // agreePass is the task of sending this rank's result of pass p (Own) to all ranks and receiving theirs.
 type agreePass struct {
@@ -30,7 +31,8 @@ type passEnd struct {
 	Layer, MicroBatch int
 }
 
-// passAgreed brings the results of a pass on all ranks.
+// passAgreed tells the Conductor that all ranks have exchanged their results of a pass. It carries
+// the results.
 type passAgreed struct {
 	Landed LossLanded // this rank's
 	All    []passEnd  // by rank
@@ -99,9 +101,9 @@ type agreeLoad struct {
 	Own expertLoad
 }
 
-// agreeLoad starts the sum of the experts' load over all ranks. It returns nil until the routing of all layers of this
-// rank is on the host. Like agree, it waits for the updates of the previous step, because these may end the run on all
-// ranks.
+// agreeLoad starts the sum of the experts' load over all ranks. It returns nil until the routing
+// (each expert's number of tokens) of all layers of this rank is on the host. Like agree, it waits
+// for the updates of the previous step, because these may end the run on all ranks.
 func (c *conductorCore) agreeLoad() []effect {
 	if c.balance.layers == 0 || c.program.Eval || c.loading || len(c.routed) < c.balance.layers || c.updated < c.program.Version {
 		return nil
@@ -133,7 +135,8 @@ func (d *diagnosis) addRank(rank int, end passEnd) {
 // stopAgreed is the task of calling Options.Stopping, which tells the caller that the ranks have agreed to stop.
 type stopAgreed struct{}
 
-// startDueDiagnosis starts the diagnosis that waits in dueDiagnosis, unless another one runs. Without a waiting
+// startDueDiagnosis starts the diagnosis in dueDiagnosis, unless another one is in progress. A
+// diagnosis repeats a batch's forward and looks for the first non-finite output. Without a waiting
 // diagnosis it does nothing.
 func (c *conductorCore) startDueDiagnosis() {
 	if c.diagnosis == nil {

@@ -30,8 +30,8 @@ type batchSlot struct {
 	computed device.Event // recorded when the batch's losses are computed
 }
 
-// list has the values of an int32 array, such as the token ids of a micro-batch, and the byte offset (at) of its place
-// in the staging buffer.
+// list is an int32 array, such as the token ids of a micro-batch, and its byte offset (at) in the
+// batch's staging buffer.
 type list struct {
 	at     int64
 	values []int32
@@ -105,6 +105,10 @@ func (r *lane) layOut(e gatherRows) {
 			Index: place(m.Index), Targets: place(m.Targets), Pos: place(rows), Cu: place(m.CuSeqlens),
 			RowStart: place(m.RowStart), RowPos: place(m.RowPos), ChunkBounds: place(r.plan.Spec.ChunkBounds(m.CuSeqlens)),
 			UniqueRows: len(batch.UniqueIDs), First: batch.FirstToken() + tokens})
+		if r.plan.Spec.Config.PerLayerSize > 0 {
+			last := &b.micro[len(b.micro)-1]
+			last.IDs, last.UniqueIDs = place(batch.IDs(i)), place(batch.UniqueIDs)
+		}
 		r.fillReferences(e.p, m, &b.micro[1+i], place)
 		tokens += m.Tokens
 	}
@@ -150,8 +154,9 @@ func putFloats(dst []byte, v []float32) {
 	}
 }
 
-// lossScale returns the factor of every token's gradient: 1 / supervised tokens of the batch over all ranks. If the run
-// trains on preference pairs, the factor is 1 / pairs.
+// lossScale returns 1 / supervised tokens of the batch over all ranks. Each token's loss gradient
+// is multiplied by this factor, so the gradients belong to the mean loss. If the run trains on
+// preference pairs, the factor is 1 / pairs.
 func (r *run) lossScale(b *data.Batch) float32 {
 	n := b.AllSupervised()
 	if r.onPairs() {

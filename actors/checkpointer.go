@@ -2,9 +2,10 @@ package actors
 
 import "fmt"
 
-// The Checkpointer writes a consistent state: every layer as it is after step N. The Optimizer delays a layer's next
-// update until the layer is written. So saving runs beside training and needs no second copy of the model. If no update
-// is to follow (SaveRequested.AtRest), all layers are already in that state and are written in order.
+// The Checkpointer writes a consistent state: every layer as it is after step N. The Optimizer
+// delays a layer's next update until the layer is written, so saving runs beside training and needs
+// no second copy of the model. If no update is to follow (SaveRequested.AtRest), all layers are
+// already in that state and are written in order.
 
 // checkpointerCore is the pure part of the Checkpointer.
 type checkpointerCore struct {
@@ -16,8 +17,9 @@ type checkpointerCore struct {
 	ready    []LayerUpdated  // layers that can be written
 	last     LayerUpdated    // the last written layer of queue[0]
 	busy     bool            // a work is in progress
-	// By layer: stateOnDisk, whether its state is on a disk; nil: none is. shown, whether the Stager keeps its state in
-	// memory until the layer is saved. A layer that was just updated is saved without waiting for shown, unless
+	// stateOnDisk says for each layer whether its state is on a disk (nil: none is). shown says for
+	// each layer whether the Stager, which reads states from disks, keeps the state in memory until
+	// the layer is saved. A layer that was just updated is saved without waiting for shown, unless
 	// checkpoints hard-link the files of states (links).
 	stateOnDisk, shown []bool
 	links              bool

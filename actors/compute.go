@@ -12,9 +12,10 @@ import (
 	"mt/plan"
 )
 
-// Compute runs the launches of a program in order. It owns the credits of gradient buffers and temporarily holds the
-// slots that the Prefetcher has granted. It enqueues a launch when all inputs are granted: the batch, weights,
-// activations, a gradient buffer. experts.go has the further inputs of layers with experts.
+// Compute runs the launches of a program in order. It owns the credits of gradient buffers and
+// temporarily holds the slots that the Prefetcher has granted. It enqueues a launch when all inputs
+// are granted: the batch, weights, activations, a gradient buffer. Layers with experts also need
+// their tokens' routing (experts.go).
 
 // computeCore is the pure part of Compute.
 type computeCore struct {
@@ -26,8 +27,8 @@ type computeCore struct {
 	acts     map[int]slotGrant // by object of programs[0]
 	gradFree []int
 	grad     int // buffer in which the current visit sums its gradient; −1: none
-	// deferred holds grants and other inputs that arrived before their program began. It also holds grants that admit
-	// could not accept yet.
+	// deferred holds messages with inputs, such as slot grants, that arrived before their program
+	// began. It also holds grants of a tile whose earlier slot is still in use (see admit).
 	deferred []message
 	ahead    runAhead
 	blocked  Cause // what the next launch lacked when it was last checked; NoStall: nothing
@@ -48,7 +49,8 @@ type computeSpec struct {
 type launchHook interface {
 	// admit stores the input that msg brings for program p. ok is false if the message is not for this hook.
 	admit(p *Pass, msg message) (ok bool)
-	// ready reports whether a visit's launches can be enqueued; if not, waits is the missing input.
+	// ready reports whether a visit's launches have all inputs that this hook watches. If not,
+	// waits is the stall cause that names the missing input.
 	ready(p *Pass, v schedule.Visit) (waits Cause, ok bool)
 	// idle reports whether the visit does no work on its tile, so that its launch need not wait for the tile.
 	idle(p *Pass, v schedule.Visit) bool
@@ -78,7 +80,8 @@ func newComputeCore(x computeSpec) *computeCore {
 	return c
 }
 
-// needsSlot reports whether visit v must wait for a slot with its tile: v uses weights, and no hook calls v idle.
+// needsSlot reports whether visit v must wait for a slot with its tile. It must if v uses weights,
+// and no hook says that v does no work (idle), as for an expert without tokens.
 func (c *computeCore) needsSlot(p *Pass, v schedule.Visit) bool {
 	return v.Weighs() && !slices.ContainsFunc(c.hooks, func(w launchHook) bool { return w.idle(p, v) })
 }
@@ -99,8 +102,8 @@ type enqueue struct {
 	Fetched                     Cause   // what the Prefetcher waited for before fetching the weights or the batch
 }
 
-// passBatch is the task of waiting until the device has finished with the batch. Only then may the next batch use the
-// slot and its host staging buffer.
+// passBatch is the task of waiting until the device has finished with a pass's batch. Only then may
+// the next batch use the batch slot and its staging buffer on the host.
 type passBatch struct{}
 
 func (c *computeCore) step(msg message) []effect {
@@ -144,9 +147,10 @@ func (c *computeCore) advance() []effect {
 	return out
 }
 
-// admit moves the deferred messages for p into the core's tables. A second grant for a tile stays deferred while later
-// launches still use the slot of the first grant. Such a second grant comes if the Prefetcher reaches a tile's next
-// visit early, because experts without tokens left slots free.
+// admit takes from c.deferred the messages for pass p and stores the slots and other inputs that
+// they bring. A second grant for a tile stays deferred while later launches still use the slot of
+// the first grant. Such a second grant comes if the Prefetcher reaches a tile's next visit early,
+// because experts without tokens left slots free.
 func (c *computeCore) admit(p *Pass) {
 	rest := c.deferred[:0]
 	for _, msg := range c.deferred {
@@ -255,9 +259,9 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	return append(out, c.after(p, v, l, e)...)
 }
 
-// use returns the slot that holds an activation; −1 if object is negative. object is the activation's number in the
-// program's Objects. wait: a copy into the slot is enqueued. The caller's launch must wait for the copy, because it is
-// the first to use the slot since.
+// use returns the slot that holds an activation; −1 if object is negative. Argument object is the
+// activation's number in the program's Objects. wait: this is the first launch to use the slot
+// after a copy into it was enqueued, so the launch must wait for that copy.
 func (c *computeCore) use(object int) (slot int, wait bool) {
 	if object < 0 {
 		return -1, false
@@ -390,8 +394,8 @@ func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks in
 	return t.marksMade(), t.failed()
 }
 
-// laneHook does further work on the lane's device beside the launches, in runs that need it (experts, hidden states on
-// the host).
+// laneHook adds operations on the lane's device before or after launches, in runs that need them:
+// runs with experts, and runs whose hidden states are in host memory.
 type laneHook interface {
 	// begin runs before the first launch of a program.
 	begin(p *Pass)
@@ -407,8 +411,9 @@ type wait struct {
 	cause Cause
 }
 
-// waits lists the events that a launch waits for. The slot of the output needs no event. Its last user was a launch on
-// this same stream, or a spill whose end was announced before the slot was granted again.
+// waits lists the events that a launch waits for. The slot of its output needs no event. The slot's
+// last user was either a launch on this same stream, or a spill that was complete before the slot
+// was granted again.
 func (r *lane) waits(e enqueue, l schedule.Launch, v schedule.Visit) []wait {
 	var out []wait
 	if e.WaitBatch {
@@ -435,8 +440,8 @@ func (r *lane) waits(e enqueue, l schedule.Launch, v schedule.Visit) []wait {
 	return out
 }
 
-// record records the events after a launch. Slots that the launch filled get the event ready. Slots whose last user it
-// was get the event idle.
+// record records events on the compute stream after a launch. A slot that the launch filled gets
+// the event ready. A slot that no later launch uses before it is refilled gets the event idle.
 func (r *lane) record(e enqueue, v schedule.Visit) {
 	for _, slot := range []int{e.Out, e.Gr} {
 		if slot >= 0 {
@@ -483,8 +488,9 @@ const (
 // runAhead lists the numbers of tokens of the launches that are enqueued and not complete, the oldest first.
 type runAhead []int
 
-// room reports whether a launch of this many tokens may be enqueued beside those in progress. An expert's launch counts
-// 0 tokens: it has a few large operations.
+// room reports whether a launch of this many tokens may be enqueued beside the launches in progress
+// (a). An expert's launch counts as 0 tokens: it has few operations, however many tokens the expert
+// gets.
 func (a runAhead) room(tokens int) bool {
 	for _, n := range a {
 		tokens += n

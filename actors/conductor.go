@@ -33,7 +33,8 @@ type Schedule struct {
 	// StopEarly, which may be nil, is called with every evaluation. If it returns true, the run stops with the
 	// evaluated state.
 	StopEarly func(EvalReport) bool
-	// LR returns the learning rate of a step.
+	// DataPos returns the position in the training data at which training continues after a step.
+	// The step's checkpoint contains it.
 	LR func(step int) float64
 	// DataPos returns the place in the data at which training continues after a step; the step's checkpoint contains
 	// it.
@@ -143,7 +144,8 @@ type begin struct{}
 // flushReports asks the Reporter to answer with reported after it has handled all earlier messages.
 type flushReports struct{}
 
-// reported answers flushReports.
+// reported is the Reporter's answer to flushReports: it has handled all reports that were sent
+// before.
 type reported struct{}
 
 // runEnded ends the run with Err. nil: success.

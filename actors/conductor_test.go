@@ -8,8 +8,8 @@ import (
 	"mt/layers/schedule"
 )
 
-// TestEvaluationIsReportedAfterItsStep: an evaluation's loss may land before the step's StepUpdated. Reports still keep
-// the order.
+// TestEvaluationIsReportedAfterItsStep: an evaluation's loss may reach the host before the message
+// StepUpdated of its step. The step is still reported first.
 func TestEvaluationIsReportedAfterItsStep(t *testing.T) {
 	batch := &data.Batch{Supervised: 1, Tokens: 2}
 	c := newConductorCore(Schedule{FirstStep: 1, LastStep: 2, EvalSteps: 1, EvalPasses: 1, MaxNonFinite: 1, NoSave: true,
@@ -38,7 +38,8 @@ func TestEvaluationIsReportedAfterItsStep(t *testing.T) {
 	}
 }
 
-// closing returns a Conductor whose batch of step 1 is on the device.
+// closing returns a Conductor at the point at which the losses of step 1 can land, so that the step
+// is closed next.
 func closing(start State) *conductorCore {
 	c := newConductorCore(Schedule{FirstStep: 1, LastStep: 3, MaxNonFinite: 1, NoSave: true,
 		LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }}, start, 1, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3})
@@ -46,7 +47,8 @@ func closing(start State) *conductorCore {
 	return c
 }
 
-// TestLossesThatSkipAStep: a non-finite loss or balancing loss skips the step.
+// TestLossesThatSkipAStep: a non-finite loss or load-balancing loss of experts makes the Conductor
+// skip the step's updates.
 func TestLossesThatSkipAStep(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, m := range []struct {
@@ -91,8 +93,8 @@ func TestReportedTokens(t *testing.T) {
 	}
 }
 
-// TestStopSavesTheStepInProgress: a run that is stopped within a step saves that step's layers as they are updated, and
-// does not save them again at rest.
+// TestStopSavesTheStepInProgress: a run that is stopped within a step saves that step's layers as
+// they are updated, and does not save them again when no step is in progress.
 func TestStopSavesTheStepInProgress(t *testing.T) {
 	c := newConductorCore(Schedule{FirstStep: 1, LastStep: 9, MaxNonFinite: 1, LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }},
 		State{}, 1, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3})
@@ -136,7 +138,8 @@ func TestTokensOfAStepThatIsDropped(t *testing.T) {
 	}
 }
 
-// TestGivingUpWhileARunFails: a run in a diagnosis ignores an abort and continues the diagnosis.
+// TestGivingUpWhileARunFails: a run that is failing, and searches for the first non-finite output
+// (a diagnosis), ignores a request to abort and continues the search.
 func TestGivingUpWhileARunFails(t *testing.T) {
 	c := closing(State{})
 	c.diagnosis = &diagnosis{}
@@ -145,7 +148,9 @@ func TestGivingUpWhileARunFails(t *testing.T) {
 	}
 }
 
-// TestLossesOfAStepThatIsGivenUp: the run does not close a step whose losses land while a checkpoint delays its end.
+// TestLossesOfAStepThatIsGivenUp: a run was asked to abort its step but cannot end yet, because a
+// checkpoint is in progress. If the step's losses land meanwhile, the step is not closed, so no
+// layer is updated.
 func TestLossesOfAStepThatIsGivenUp(t *testing.T) {
 	c := closing(State{})
 	c.saving = 1
@@ -159,7 +164,8 @@ func TestLossesOfAStepThatIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestEvaluationsAreGivenUp: a run aborts an evaluation, and its error says so.
+// TestEvaluationsAreGivenUp: a request to abort during an evaluation ends the run, and the error
+// says that an evaluation was aborted.
 func TestEvaluationsAreGivenUp(t *testing.T) {
 	c := closing(State{})
 	c.program.Eval = true

@@ -20,10 +20,12 @@ import (
 	"mt/plan"
 )
 
-// This file runs the pipeline on device/cuda with the emulated driver, which executes the shipped PTX and checks every
-// access and every order.
+// This file runs the pipeline on device/cuda over an emulated CUDA driver. The emulator executes
+// the shipped PTX and checks every memory access, and that events order every two accesses to the
+// same bytes.
 
-// onCUDA returns tr on an emulated GPU. The returned function closes the driver and reports the driver's findings.
+// onCUDA returns tr on an emulated GPU. The returned function closes the emulated driver and fails
+// the test for each fault that the driver has found, such as a wrong access.
 func onCUDA(t *testing.T, tr trial, o emu.Options) (trial, *emu.Driver, func()) {
 	t.Helper()
 	drv := emu.New(o)
@@ -62,8 +64,8 @@ func runOnCUDA(t *testing.T, tr trial, o emu.Options) outcome {
 	return out
 }
 
-// TestCUDAEqualsItself: no depth and no order of streams changes a bit. The results equal the CPU device's up to
-// rounding.
+// TestCUDAEqualsItself: depths (numbers of slots and buffers) and the order in which streams run
+// change no bit of the results. The results equal the CPU device's up to rounding.
 func TestCUDAEqualsItself(t *testing.T) {
 	shapes := map[string]func(*trial){
 		"fp32":   func(*trial) {},
@@ -87,7 +89,8 @@ func TestCUDAEqualsItself(t *testing.T) {
 			want := runOnCUDA(t, tr, emu.Options{})
 			onCPU, cut := tr, tr
 			onCPU.copyTiles, cut.shards = true, 5
-			// As in the self test: fp32 sums are rounded in another order, over two steps.
+			// The bounds are those of the self test (mt's check of an installed GPU): fp32 sums are
+			// rounded in another order, over two steps.
 			besideCPU, besideParts := 1e-4, 1e-5
 			if tr.bf16 {
 				besideCPU, besideParts = 2e-2, 1e-2 // one rounding of dx for each part
@@ -116,7 +119,8 @@ func TestCUDAEqualsItself(t *testing.T) {
 	}
 }
 
-// nearLosses compares the losses of two runs, relative to those wanted.
+// nearLosses compares the losses of two runs, step by step. bound is the allowed relative
+// difference.
 func nearLosses(t *testing.T, what string, got, want outcome, bound float64) {
 	t.Helper()
 	if len(got.steps) != len(want.steps) {
@@ -130,9 +134,10 @@ func nearLosses(t *testing.T, what string, got, want outcome, bound float64) {
 	}
 }
 
-// TestEveryCUDACallMayFail fails C call 1, 2, 3, … until runs succeed. Every failing run ends with that call's error
-// and leaves nothing behind. Half of the calls set the thread's context and are all alike; one in seven of these fails.
-// Without long tests, one call in seldomFail fails.
+// TestEveryCUDACallMayFail makes the emulated driver fail call 1, 2, 3, … of a run until a run
+// makes fewer calls. Every failing run ends with that call's error and leaves no host memory
+// allocated. Half of the calls set the thread's context (cuCtxSetCurrent), so only one in seven of
+// these fails. Without long tests, only one call in seldomFail is tried.
 func TestEveryCUDACallMayFail(t *testing.T) {
 	testkit.NotShort(t)
 	hostBefore := host.Usage().Now
@@ -218,7 +223,8 @@ func TestPlanIsWhatAGPUHolds(t *testing.T) {
 	}
 }
 
-// TestOrders draws possible orders of the streams' work. Each order gives the same bits.
+// TestOrders runs training with many random orders of the streams' work that events allow. Each
+// order gives the same bits.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	experts := small()
@@ -237,9 +243,10 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestAdversarialSchedules runs thousands of steps, each with a newly drawn order of the streams' work and the actors'
-// own timing. Events must order any two operations on the same bytes. A kernel's accesses are recorded in its first
-// execution. So there are no experts, because their launches depend on results.
+// TestAdversarialSchedules runs thousands of steps, each with a newly drawn order of the streams'
+// work. The emulated driver reports any two operations on the same bytes that no event orders. It
+// computes each kernel only once and then reuses the recorded accesses. So the runs have no
+// experts, because experts' launches depend on computed results.
 func TestAdversarialSchedules(t *testing.T) {
 	for name, change := range map[string]func(*trial){
 		"whole":  func(*trial) {},
@@ -261,7 +268,8 @@ func TestAdversarialSchedules(t *testing.T) {
 	}
 }
 
-// TestMissingOrder: the driver notices streams that wait for no event, in every drawn order.
+// TestMissingOrder: if streams ignore all waits for events, the emulated driver finds the missing
+// order between accesses, in whatever order it runs the streams.
 func TestMissingOrder(t *testing.T) {
 	testkit.NotShort(t)
 	for _, mode := range []emu.Mode{emu.Eager, emu.Lazy, emu.Random} {
@@ -281,11 +289,11 @@ func TestMissingOrder(t *testing.T) {
 	}
 }
 
-// deaf has the symbols of a driver whose streams ignore waits for events.
+// deaf is a driver whose streams ignore waits for events.
 type deaf struct{ *emu.Driver }
 
-// Symbol implements cudart.Symbols. cudaGetLastError succeeds and reads no
-// argument.
+// Symbol implements cudart.Symbols. It replaces cudaStreamWaitEvent by cudaGetLastError, which
+// ignores its arguments and succeeds.
 func (d deaf) Symbol(lib cudart.Library, name string) uintptr {
 	if name == "cudaStreamWaitEvent" {
 		name = "cudaGetLastError"

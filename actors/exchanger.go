@@ -97,8 +97,9 @@ func (c *exchangerCore) step(msg message) []effect {
 	return append(out, c.advance()...)
 }
 
-// merge starts to add the gradients of two layers that share a table, if layer landed is one of them and both gradients
-// have landed. Otherwise it returns nil.
+// merge starts to add the gradients of two layers that share a table (tied embeddings). landed is
+// the layer whose gradient has just landed. It returns nil if this layer shares no table or the
+// other gradient is missing.
 func (c *exchangerCore) merge(landed int) []effect {
 	for l, into := range c.into {
 		if l != into && (landed == l || landed == into) && c.landed[l] != nil && c.landed[into] != nil {

@@ -15,8 +15,9 @@ import (
 	"mt/layers/schedule"
 )
 
-// This file has the parts of a run that only layers with experts need. All these layers use one MoEState on the device
-// (routing and intermediate results of one layer), one layer at a time. Their routing is also copied to the host.
+// This file has the parts of a run that only layers with experts need. All these layers use one
+// MoEState on the device (each token's chosen experts, and intermediate results, of one layer) in
+// turn. The numbers of tokens that each expert gets (the routing) are also copied to the host.
 
 // experts is the memory of the current layer with experts: its MoEState on the device, for all tokens of a batch, and
 // host memory for its routing.
@@ -218,7 +219,8 @@ func (l expertLoad) plus(other expertLoad) expertLoad {
 	return l
 }
 
-// product returns Σ counts·probabilities over the experts. Times lane.auxWeight, this is the load-balancing loss.
+// product returns the sum over the experts of their counts times their probabilities. This sum
+// times lane.auxWeight is the load-balancing loss.
 func (l expertLoad) product() (sum float64) {
 	for e, n := range l.Counts {
 		sum += float64(n) * l.Probs[e]
@@ -226,7 +228,8 @@ func (l expertLoad) product() (sum float64) {
 	return sum
 }
 
-// routing has the routings that have landed on the host, by layer.
+// routing has, by layer, the routings that have landed on the host: how many tokens of the pass go
+// to each expert.
 type routing map[int]RoutingLanded
 
 // pairs returns n, the number of (token, choice) pairs that the router has sent to v's expert. known: the routing of
@@ -259,7 +262,8 @@ type expertLaunches struct {
 	counted bool        // the counts of all lanes and ranks were sent to the device for the backward
 }
 
-// admit also takes the routings of layers on other lanes. This lane needs them for the load-balancing loss.
+// admit accepts routings and the load that the ranks have agreed on. The routings of layers on
+// other lanes are included, because this lane needs them for the load-balancing loss.
 func (x *expertLaunches) admit(p *Pass, msg message) bool {
 	switch m := msg.(type) {
 	case RoutingLanded:
@@ -352,8 +356,9 @@ func (r *lane) auxLoss(p *Pass, load float64) float64 {
 	return r.auxWeight(p.Batch) * load
 }
 
-// before runs before each launch. If the launch brings the experts' counts over all lanes and ranks (e.Counts), they
-// are copied to the device for the backward. The device itself has counted only the pairs of its own lane.
+// before runs before each launch. One launch of a pass brings the experts' token counts over all
+// lanes and ranks (e.Counts). Function before copies these counts to the device for the backward,
+// because the device itself has counted only the tokens of its own lane.
 func (r expertLane) before(e enqueue, _ schedule.Launch, _ schedule.Visit) {
 	if e.Counts == nil {
 		return
@@ -374,8 +379,8 @@ func (r expertLane) after(v schedule.Visit) {
 	}
 }
 
-// expertTraffic counts the experts' tiles copied to the device. It counts by program, because some tiles of a step are
-// copied during the step before.
+// expertTraffic counts the tiles of experts that are copied to the device, and their bytes. It
+// counts by program, because some tiles of a step are copied during the step before.
 type expertTraffic struct {
 	mu     sync.Mutex
 	byPass map[int]traffic

@@ -9,9 +9,10 @@ import (
 	"mt/model"
 )
 
-// TestIdleExperts: on demand, nothing is fetched before the routing has landed, then all experts except idle ones.
-// Ahead, all experts are fetched at once. A forward skips an idle expert; a backward computes its gradient without
-// weights.
+// TestIdleExperts: if a program fetches experts on demand, no expert's tile is fetched before the
+// routing has landed, and then all tiles except those of idle experts (without tokens). Otherwise
+// all tiles are fetched at once. A forward skips an idle expert; its backward sets its gradient and
+// needs no weights.
 func TestIdleExperts(t *testing.T) {
 	for _, onDemand := range []bool{false, true} {
 		s := schedule.Spec{Layers: stages([]model.LayerKind{model.Embedding, model.Attention, model.MoE, model.Head}, 4, 1), OnDemand: onDemand, WeightSlots: 9, ActivationSlots: 12}
@@ -47,7 +48,8 @@ func TestIdleExperts(t *testing.T) {
 	}
 }
 
-// checkIdleLaunches runs p through Compute with every input granted.
+// checkIdleLaunches runs p through Compute's core with every input granted. It checks which experts
+// are launched, and which of these wait for weights.
 func checkIdleLaunches(t *testing.T, p *Pass, landed RoutingLanded, gradBuffers int, onDemand bool) {
 	t.Helper()
 	c := newComputeCore(computeSpec{gradBuffers: gradBuffers, experts: true})
@@ -99,8 +101,9 @@ func checkIdleLaunches(t *testing.T, p *Pass, landed RoutingLanded, gradBuffers 
 	}
 }
 
-// TestExpertTrafficIsCounted: ahead, every step fetches all experts twice, except those still in slots. On demand it
-// fetches the used experts; in place, none.
+// TestExpertTrafficIsCounted: a step that fetches all experts ahead copies each twice (forward and
+// backward), except those still in slots. On demand it copies only the experts that get tokens. On
+// a unified device it copies none.
 func TestExpertTrafficIsCounted(t *testing.T) {
 	tr := base()
 	tr.blocks, tr.experts, tr.chosen, tr.copyTiles, tr.depths.WeightSlots = 1, 24, 1, true, 3

@@ -19,7 +19,8 @@ import (
 	"mt/plan"
 )
 
-// small returns a trial with few device calls that still spills, copies and evaluates.
+// small returns a trial (a test run) with as few device calls as possible that still spills, copies
+// and evaluates. Tests that fail each call in turn use it.
 func small() trial {
 	return trial{blocks: 1, rows: 2, micro: 1, steps: 1, maxLen: 5, keep: layers.KeepNothing, threads: 1, copyTiles: true, evalSteps: 1,
 		depths: plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 2, ActivationSlots: 3, BatchesAhead: 1}}
@@ -80,8 +81,8 @@ func everyDeviceCall(t *testing.T, every int64) {
 	}
 }
 
-// settle waits until the goroutines of finished runs have ended. The time limit of go test ends a wait that never
-// succeeds and prints the goroutine.
+// settle waits until the goroutines of finished runs have ended: no more than two above the number
+// before. If they never end, the time limit of go test prints their stacks.
 func settle(t *testing.T, before int) {
 	t.Helper()
 	for runtime.NumGoroutine() > before+2 {
@@ -99,7 +100,8 @@ func spoilWeights(layer int) func(*host.Store) {
 	}
 }
 
-// withToken0 returns batches in which only the first steps read token 0.
+// withToken0 returns a function that makes each step's batch. Only the batches of the first `steps`
+// steps contain token 0.
 func withToken0(steps, rows, micro int) func(step int, b *data.Batch) {
 	return func(step int, b *data.Batch) {
 		var out []data.Row
@@ -117,9 +119,10 @@ func withToken0(steps, rows, micro int) func(step int, b *data.Batch) {
 	}
 }
 
-// TestNonFiniteStepsAreSkipped: a batch with a non-finite loss changes no weights, no moments and not Adam's step
-// count; the learning rate schedule continues. The embedding of token 0 is not finite, and the first two of four steps
-// read it. The last two steps end like a run that begins with them.
+// TestNonFiniteStepsAreSkipped: a step with a non-finite loss changes no weights, no moments and
+// not Adam's step count; only the learning rate schedule continues. The embedding of token 0 is
+// infinite, and the first two of four steps read it. The run ends with the bits of a run that makes
+// only the last two steps.
 func TestNonFiniteStepsAreSkipped(t *testing.T) {
 	for _, noClip := range []bool{false, true} {
 		tr := base()
@@ -152,8 +155,8 @@ func TestNonFiniteStepsAreSkipped(t *testing.T) {
 	}
 }
 
-// TestNonFiniteRunsNameTheLayer: after max_nonfinite_steps the run fails and names the first layer with a non-finite
-// output.
+// TestNonFiniteRunsNameTheLayer: after max_nonfinite_steps skipped steps in a row, the run fails.
+// Its error names the first layer with a non-finite output.
 func TestNonFiniteRunsNameTheLayer(t *testing.T) {
 	for layer := range 5 {
 		if layer == 0 || layer == 4 {
@@ -194,7 +197,8 @@ func TestNonFiniteExpertsAreNamed(t *testing.T) {
 	}
 }
 
-// TestNonFiniteGradientWithoutClippingEndsTheRun: other layers are already updated, so the step cannot be skipped.
+// TestNonFiniteGradientWithoutClippingEndsTheRun: without clipping, layers are updated before all
+// gradients are known. A non-finite gradient then cannot skip the step, so the run ends.
 func TestNonFiniteGradientWithoutClippingEndsTheRun(t *testing.T) {
 	tr := base()
 	tr.noClip = true
@@ -213,8 +217,8 @@ func TestNonFiniteGradientWithoutClippingEndsTheRun(t *testing.T) {
 	}
 }
 
-// TestNonFiniteGradientWithClippingIsSkipped: the losses are finite, and only the norm shows that the step must be
-// skipped.
+// TestNonFiniteGradientWithClippingIsSkipped: the losses are finite but a gradient is not. With
+// clipping, the non-finite norm makes the Optimizer skip the step.
 func TestNonFiniteGradientWithClippingIsSkipped(t *testing.T) {
 	tr := base()
 	tr.steps, tr.maxNonFinite = 2, 5
@@ -247,7 +251,7 @@ func (tr trial) spoilGradient(s *host.Store) {
 	scaleRows(s.Layers[len(s.Layers)-1], model.RoleLMHead, 0, 1e7)
 }
 
-// scaleRows multiplies the rows of a parameter from row first.
+// scaleRows multiplies rows first, first+1, … of the parameter with this role by `by`.
 func scaleRows(l *host.LayerState, role model.Role, first int, by float32) {
 	for k, tl := range l.Layout.Tensors {
 		if tl.Role != role {
@@ -264,7 +268,8 @@ func scaleRows(l *host.LayerState, role model.Role, first int, by float32) {
 	}
 }
 
-// TestBatchLargerThanLimitsIsRefused: the plan sizes the buffers.
+// TestBatchLargerThanLimitsIsRefused: a batch with more tokens than the plan's limits, from which
+// buffers are sized, ends the run with an error.
 func TestBatchLargerThanLimitsIsRefused(t *testing.T) {
 	tr := base()
 	tr.batch = func(_ int, b *data.Batch) { b.Tokens = 1 << 40 }

@@ -2,10 +2,10 @@ package actors
 
 import "mt/plan"
 
-// The Gatherer exists with several ranks. When this rank's share of a layer is updated, it gathers the other parts of
-// the tile from all ranks. When the tile is complete, it reports the layer as updated. It gathers layers in the order
-// of the share updates, which is the same on all ranks. It reports them in that order too, whatever order the gathers
-// end in.
+// The Gatherer exists with several ranks. Each rank updates only its share of a layer's tile. The
+// Gatherer then receives the other shares from all ranks, and reports the layer as updated when the
+// tile is complete. It gathers layers in the order of the share updates, which is the same on all
+// ranks. It reports them in that order too, whatever order the gathers end in.
 
 // gathererCore is the pure part of the Gatherer.
 type gathererCore struct {
@@ -81,8 +81,8 @@ func (c *gathererCore) begin() (out []effect) {
 	return out
 }
 
-// tell sends the messages of all finished entries at the head of the queue and removes the entries. It stops at the
-// first unfinished entry, so messages keep the queue's order.
+// tell sends the messages of finished entries at the head of the queue and removes these entries.
+// It stops at the first unfinished entry, so messages keep the queue's order.
 func (c *gathererCore) tell() (out []effect) {
 	for len(c.queue) > 0 && c.queue[0].done {
 		out = append(out, c.queue[0].then...)

@@ -28,7 +28,7 @@ import (
 // trial is one small training run through the whole pipeline.
 type trial struct {
 	tied, qkNorm, bf16, gradBF16 bool
-	copyTiles                    bool  // not unified
+	copyTiles                    bool  // weights are copied to the device; false: a unified device uses them in place
 	pinPiece                     int64 // as in cuda.Options
 	blocks, rows, micro, steps   int
 	maxLen                       int
@@ -37,11 +37,11 @@ type trial struct {
 	onHost                       bool         // hidden states are on the host, and blocks keep nothing
 	depths                       plan.Depths
 	noClip, sync                 bool
-	layerwise                    bool // clipping
+	layerwise                    bool // each layer's gradient is clipped by its own norm
 	muon                         bool
 	noise                        bool // noise is added to embeddings
 	threads                      int
-	moreBatches                  int  // see Options
+	moreBatches                  int  // Options.extraBatchSlots
 	shards                       int  // parts of the head; 0: a whole head
 	experts, chosen              int  // experts of all blocks except the second; 0: none
 	shared                       bool // one more expert is shared. Without the balancing loss sigmoids choose the experts; otherwise the shared one has a gate
@@ -72,7 +72,7 @@ type trial struct {
 	stateSlots                   int
 	packed                       bool            // data on disks is compressed
 	by                           optim.Optimizer // nil: recipe or, with muon, muonRecipe
-	bf16Master                   bool            // without lower halves
+	bf16Master                   bool            // weights are bf16 without lower halves
 	wide                         bool            // most tensors are large enough for quantised moments
 	planned                      *plan.Run       // replaces the plan from the fields above
 	timeline                     *timeline.Recorder
@@ -90,9 +90,11 @@ type outcome struct {
 	usages []device.Usage // by lane
 	// arenas is the host memory that the run held when it reported its last step.
 	arenas [accounts.NumPurposes]int64
-	// versions has the states after 0, 1, 2, … steps; only of the synchronous step.
+	// versions has the layers' states after 0, 1, 2, … steps. Only a trial that runs without
+	// pipelining (the synchronous step) fills it.
 	versions [][]layerBytes
-	// The copied experts' tiles of all steps, and their bytes.
+	// experts counts the experts' tiles that all steps copied to the device; expertBytes is their
+	// size.
 	experts, expertBytes int64
 	h2d, d2h, peer       int64 // sums over the steps' reports
 }
@@ -103,7 +105,8 @@ type layerBytes struct {
 	planes [][]byte
 }
 
-// bytesOf copies a layer's tile, lower halves and planes.
+// bytesOf copies a layer's tile, lower halves and planes, so that tests can compare them byte by
+// byte.
 func bytesOf(l *host.LayerState) layerBytes {
 	out := layerBytes{tile: clone(l.Tile), lo: clone(l.Lo)}
 	for _, p := range l.Planes {
@@ -126,12 +129,14 @@ func (o outcome) digest() uint64 {
 	return h.Sum64()
 }
 
-// testDepths returns the least depths, with this number of gradient buffers.
+// testDepths returns the smallest depths with which a run works, apart from the given number of
+// gradient buffers.
 func testDepths(gradBuffers int) plan.Depths {
 	return plan.Depths{WeightSlots: 1, GradBuffers: gradBuffers, GradSlabs: 1, ActivationSlots: 3, BatchesAhead: 1}
 }
 
-// base returns a trial with generous depths.
+// base returns the trial that most tests change: three blocks, four steps, and enough slots that
+// little waits.
 func base() trial {
 	return trial{blocks: 3, rows: 6, micro: 24, steps: 4, maxLen: 17, keep: layers.KeepAll, threads: 2,
 		depths: plan.Depths{WeightSlots: 3, GradBuffers: 2, GradSlabs: 3, ActivationSlots: 64, BatchesAhead: 2}}
@@ -157,7 +162,8 @@ func (tr trial) config() *model.Config {
 	return c
 }
 
-// makeBatch returns random rows, the same for every trial of one shape.
+// makeBatch returns the batch of a step: random rows that depend only on the step and the trial's
+// sizes, so that compared trials train on the same data.
 func (tr trial) makeBatch(step int) *data.Batch {
 	b := data.NewBatch(step, tr.makeRows(step), tr.micro)
 	if tr.batch != nil {
@@ -289,7 +295,7 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 	return out, err
 }
 
-// stateOf copies weights and planes.
+// stateOf copies all layers' weights, lower halves and planes.
 func stateOf(t *testing.T, store *host.Store) (out []layerBytes) {
 	for i := range store.Layers {
 		testkit.NoError(t, store.WithLayer(i, false, func(l *host.LayerState) error {
@@ -300,7 +306,7 @@ func stateOf(t *testing.T, store *host.Store) (out []layerBytes) {
 	return out
 }
 
-// openTier makes files for p's states on disks.
+// openTier makes files for the states that plan p puts on disks.
 func openTier(t *testing.T, p *plan.Run) host.Tier {
 	t.Helper()
 	if p.StateOnDisk == nil {
@@ -332,10 +338,10 @@ func openTier(t *testing.T, p *plan.Run) host.Tier {
 	return tier
 }
 
-// recipe is the trials' optimizer.
+// recipe is the optimizer that trials train with, unless they use Muon.
 var recipe = optim.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}
 
-// muonRecipe is the optimizer of trials with muon.
+// muonRecipe is the optimizer of trials that use Muon.
 var muonRecipe = optim.Muon{Momentum: 0.9, Nesterov: true, NSSteps: 3, Adjust: optim.MatchRMSAdamW, WeightDecay: 0.1, Scale: 1, Others: recipe, OthersScale: 0.5}
 
 func (tr trial) recipe() optim.Optimizer {
@@ -350,7 +356,8 @@ func (tr trial) recipe() optim.Optimizer {
 
 func clone[T any](s []T) []T { return append([]T(nil), s...) }
 
-// fill puts the start into the store: random weights, or an outcome's state.
+// fill writes the weights and planes with which the trial begins into the store: random weights, or
+// the end state of an earlier trial.
 func (tr trial) fill(t *testing.T, store *host.Store, c *model.Config) {
 	for i := range store.Layers {
 		testkit.NoError(t, store.WithLayer(i, true, func(l *host.LayerState) error {
@@ -436,14 +443,16 @@ func (tr trial) options(devs []device.Device, store *host.Store, pool *parallel.
 	return o
 }
 
-// preferences returns Preferences whose reference depends only on the pair.
+// preferences returns the settings for training on preference pairs. The log-probabilities of its
+// reference model are made up from the pair's id.
 func (tr trial) preferences() *Preferences {
 	return &Preferences{Likelihood: 0.5, Reference: func(_ bool, id int64) [2]float32 {
 		return [2]float32{-8 - float32(id%3), -9 + float32(id%5)}
 	}}
 }
 
-// lossOf reads the loss from an outcome's line.
+// lossOf reads the loss from a line of outcome.steps or outcome.evals, which has it as the bits of
+// a float64.
 func lossOf(t *testing.T, line string) float64 {
 	t.Helper()
 	var step int

@@ -13,7 +13,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// lender is a Home that counts the layers it lends. A released layer has no memory.
+// lender is a Home that counts the layers it lends. A released layer loses its memory, so a use
+// after the release panics.
 type lender struct {
 	*host.Store
 	mu    sync.Mutex
@@ -53,7 +54,8 @@ func (h *lender) Release(i int) {
 	}
 }
 
-// lend makes the trial's home a lender.
+// lend makes a lender the home of the trial. Its Acquire number `fail` returns an error; 0: none
+// does.
 func (tr *trial) lend(fail int) *lender {
 	h := &lender{lent: map[int]int{}, taken: map[int]int{}, out: map[int]*host.LayerState{}, fail: fail}
 	tr.home = func(s *host.Store) host.Home {
@@ -63,7 +65,7 @@ func (tr *trial) lend(fail int) *lender {
 	return h
 }
 
-// all returns the number of layers lent and not returned.
+// all returns how many layers are lent and not yet released.
 func (h *lender) all() (n int) {
 	for l := range maps.Values(h.lent) {
 		n += l
@@ -71,8 +73,9 @@ func (h *lender) all() (n int) {
 	return n
 }
 
-// TestLayersAreAcquiredAndReleased: every update and every save acquires its layer and releases it. The run's bits
-// equal those of a run in memory.
+// TestLayersAreAcquiredAndReleased: every update and every save acquires its layer from the home
+// and releases it. The results equal, bit by bit, those of a run whose home always holds all
+// layers.
 func TestLayersAreAcquiredAndReleased(t *testing.T) {
 	for _, tied := range []bool{false, true} {
 		tr := base()
@@ -100,8 +103,8 @@ func TestLayersAreAcquiredAndReleased(t *testing.T) {
 	}
 }
 
-// TestLayersThatCannotBeHad: each Acquire fails once. The run ends with an error that names the layer, and all layers
-// are released.
+// TestLayersThatCannotBeHad makes each Acquire of a run fail in turn. The run ends with an error
+// that names the layer, and all layers are released.
 func TestLayersThatCannotBeHad(t *testing.T) {
 	said := map[string]bool{}
 	for fail := 1; ; fail++ {

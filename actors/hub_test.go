@@ -13,7 +13,7 @@ import (
 	"mt/layers/schedule"
 )
 
-// TestPanicEndsTheRun: a broken invariant in a core is a fault like any other. The run ends with an error that names
+// TestPanicEndsTheRun: a core that panics ends the run, as any other fault does. The error names
 // the actor, and no actor is restarted.
 func TestPanicEndsTheRun(t *testing.T) {
 	tr := base()
@@ -36,7 +36,8 @@ func TestPanicEndsTheRun(t *testing.T) {
 	}
 }
 
-// talk spawns one actor and a conductor, sends msg to the actor and returns what the conductor receives.
+// talk runs one actor, beside a conductor that only listens. It sends msg to the actor and returns
+// the messages that the conductor receives.
 func talk(t *testing.T, s *process, msg message) []message {
 	t.Helper()
 	h := newHub(newProtoCarrier())
@@ -58,12 +59,13 @@ type listener struct{ got chan message }
 
 func (l *listener) step(msg message) []effect { l.got <- msg; return nil }
 
-// stranger is a message that no core knows.
+// stranger is a message that no core handles.
 type stranger struct{}
 
 func (stranger) isMessage() {}
 
-// TestUnknownMessages: every core panics on an unknown message.
+// TestUnknownMessages: every actor's core panics on a message that it does not handle, so that no
+// message is lost silently.
 func TestUnknownMessages(t *testing.T) {
 	quiet := func(work) error { return nil }
 	cores := map[address]core{feederID: &feederCore{}, laneID(0).prefetcher(): newPrefetcherCore(prefetcherSpec{experts: true, weightsOnDisk: []bool{true}}, 0), laneID(0).compute(): newComputeCore(computeSpec{experts: true}),
@@ -88,7 +90,8 @@ func TestUnknownMessages(t *testing.T) {
 // failing is a core that counts its messages and whose works fail.
 type failing struct{ steps int }
 
-// it is a task that is never started.
+// it is a task (the action of a work) that only stands in a failing core's effects. The test's
+// executor never starts it.
 type it struct{}
 
 func (it) start(*lane, work) error { panic("started") }
@@ -98,7 +101,8 @@ func (f *failing) step(message) []effect {
 	return []effect{work{do: it{}}, send{conductorID, stranger{}}}
 }
 
-// TestFailedWorkStopsItsMessage: effects after a failed one are dropped.
+// TestFailedWorkStopsItsMessage: if a work cannot be started, the remaining effects of the same
+// message are dropped, and the conductor hears of the failure once.
 func TestFailedWorkStopsItsMessage(t *testing.T) {
 	bad := errors.New("it fails")
 	got := talk(t, &process{id: laneID(0).compute(), core: &failing{}, exec: func(work) error { return bad }}, stranger{})
@@ -107,7 +111,8 @@ func TestFailedWorkStopsItsMessage(t *testing.T) {
 	}
 }
 
-// TestAfterTheEndNothingIsHandled: a closed hub runs no core and no work.
+// TestAfterTheEndNothingIsHandled: after the run has ended and its hub is closed, messages reach no
+// core and no work starts.
 func TestAfterTheEndNothingIsHandled(t *testing.T) {
 	carrier := newProtoCarrier()
 	h := newHub(carrier)
@@ -127,7 +132,8 @@ func TestAfterTheEndNothingIsHandled(t *testing.T) {
 	}
 }
 
-// TestTheEndWaitsForNotifications: a notification may read memory that is freed after the end.
+// TestTheEndWaitsForNotifications: the end of a run waits for all notifications of streams that are
+// being handled, because these may read memory that is freed afterwards.
 func TestTheEndWaitsForNotifications(t *testing.T) {
 	h := newHub(newProtoCarrier())
 	ended := make(chan struct{})
@@ -152,7 +158,8 @@ func TestTheEndWaitsForNotifications(t *testing.T) {
 	<-ended
 }
 
-// TestCreditsAreDocumented: ARCHITECTURE.md has this package's table.
+// TestCreditsAreDocumented: the table of credits in ARCHITECTURE.md equals the table Credits of
+// this package.
 func TestCreditsAreDocumented(t *testing.T) {
 	doc := testkit.Must(os.ReadFile("../ARCHITECTURE.md"))(t)
 	_, after, ok := strings.Cut(string(doc), "| credit | key | least | owner | taken by | returned by |\n| --- | --- | --- | --- | --- | --- |\n")

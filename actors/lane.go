@@ -33,7 +33,7 @@ type run struct {
 	// registered is the pinned host memory of all lanes, in one list. It is pinned together: a device pins whole pages,
 	// and one page may hold memory of two lanes.
 	registered [][]byte
-	// registering is the same memory, grouped by first use.
+	// registering is the memory of registered, in lists by the time of its first use in a step.
 	registering [usedBackward + 1][][]byte
 
 	comm     *rankComm                        // nil: there is one rank
@@ -93,8 +93,8 @@ type lane struct {
 	watch         laneWatch
 }
 
-// tileView returns the bytes [from, from+bytes) of a layer's tile in host memory. The device copies them into weight
-// slot s for tile t, or computes on them in place.
+// tileView returns the host memory of bytes [from, from+bytes) of a layer's tile. The device copies
+// these bytes into weight slot s for tile t, or computes on them in place.
 type tileView func(t layers.Tile, s slot, layer int, from, bytes int64) []byte
 
 // newRun makes a run. It allocates the memory that exists once, such as the slabs, and then the lanes. On an error it
@@ -139,8 +139,8 @@ func (r *run) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
 	return a.Bytes(), nil
 }
 
-// newLane allocates the memory, streams and events of lane number index on device dev. s.close frees them, also after
-// an error.
+// newLane allocates the memory, streams and events of lane number index on device dev. Also after
+// an error, the run's close frees them.
 func newLane(s *run, index laneID, dev device.Device) (*lane, error) {
 	r := &lane{run: s, watch: noWatch{}, plan: s.plan.On(int(index)), index: index, dev: dev}
 	for l := range r.plan.Layouts {
@@ -154,11 +154,11 @@ func newLane(s *run, index laneID, dev device.Device) (*lane, error) {
 	return r, nil
 }
 
-// do starts a work of one of the lane's actors.
+// do starts the work w, which a core of one of the lane's actors has requested.
 func (r *lane) do(w work) error { return w.do.start(r, w) }
 
-// close frees everything in reverse order of allocation. It returns the first error from closing a stream: a failure of
-// the device after the last notification that the run has handled.
+// close frees everything in reverse order of allocation. It returns the first error from closing a
+// stream. Such an error is a failure of the device that no notification has reported to the run.
 func (r *run) close() error {
 	for i := len(r.closers) - 1; i >= 0; i-- {
 		r.closers[i]()
@@ -308,8 +308,9 @@ func (x statesOnHost) before(e enqueue, l schedule.Launch, v schedule.Visit) {
 
 func (statesOnHost) after(schedule.Visit) {}
 
-// pinned allocates host memory for activations and queues it to be pinned. p is the purpose in the accounts of memory,
-// and use says when copies first use it. registerAll pins the memory, which makes copies fast.
+// pinned allocates host memory for activations and queues it for registerAll, which pins it so that
+// copies are fast. p is the purpose under which the memory is counted. use says when in a step
+// copies first use it.
 func (r *lane) pinned(p accounts.Purpose, bytes int64, use firstUse) ([]byte, error) {
 	b, err := r.newArena(p, bytes)
 	if err == nil {
@@ -409,7 +410,8 @@ func (r *lane) bindSaved(b *data.Batch) {
 	}
 }
 
-// copying tells the lane's timeline that the next operations on s are the copies of task e, and returns s.
+// copying tells the lane's timeline, which records traces, that the next operations on s are the
+// copies of task e. It returns s.
 func (r *lane) copying(s *countedStream, e task) *countedStream {
 	r.watch.copying(s, e)
 	return s
@@ -451,7 +453,7 @@ type slot struct {
 
 // onDevice views the hidden state of this many tokens in activation slot s, which is in device memory.
 func (r *lane) onDevice(s *slot, tokens int) layers.Hidden {
-	return layers.OnDevice(s.mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize)))
+	return layers.OnDevice(s.mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.HiddenWidth())))
 }
 
 // makeSlots allocates n slots of this many bytes each. With 0 bytes the slots have only events, because their content

@@ -39,8 +39,10 @@ func (tr trial) withLanes(n int, seed int64) trial {
 	return tr
 }
 
-// TestLanesEqualTheSynchronousStep: any number of lanes, any assignment of layers and both ways between lanes give the
-// bits of the synchronous step with the same order of micro-batches.
+// TestLanesEqualTheSynchronousStep: a run on any number of lanes, with any assignment of layers,
+// gives the bits of a run without pipelining (the synchronous step) that takes micro-batches in the
+// same order. This holds both for activations copied directly between devices and for those copied
+// through the host.
 func TestLanesEqualTheSynchronousStep(t *testing.T) {
 	var across atomic.Int64
 	t.Run("shapes", func(t *testing.T) { lanesOfShapes(t, &across) })
@@ -97,8 +99,9 @@ func lanesOfShapes(t *testing.T, across *atomic.Int64) {
 	}
 }
 
-// TestReaderThatIsLate: a passed activation never overwrites data that the receiving lane has still to read. The slot
-// may have been returned when its reader was enqueued, as in evaluations.
+// TestReaderThatIsLate: a copy from another lane never overwrites an activation that the receiving
+// lane must still read. In evaluations the slot may be returned as soon as its last reader is
+// enqueued, so the copy must wait until the reader is done.
 func TestReaderThatIsLate(t *testing.T) {
 	testkit.NotShort(t)
 	t.Parallel()
@@ -122,7 +125,8 @@ func TestReaderThatIsLate(t *testing.T) {
 	}
 }
 
-// TestLanesTakeWhatIsPlanned: the plan's table equals the memory of every lane's device and of the host.
+// TestLanesTakeWhatIsPlanned: with several lanes, each device and the host allocate exactly the
+// bytes in the plan's table.
 func TestLanesTakeWhatIsPlanned(t *testing.T) {
 	testkit.NotShort(t)
 	r := rand.New(rand.NewSource(6))
@@ -191,8 +195,9 @@ func TestFailingLanes(t *testing.T) {
 	}
 }
 
-// TestLanesOnGPUs: several emulated GPUs give the bits of one, with and without copies between them. The driver checks
-// every access, the owner of the memory, and every order.
+// TestLanesOnGPUs: a run on several emulated GPUs gives the bits of a run on one, whether or not
+// the GPUs can copy to each other. The emulated driver checks every access, that the memory belongs
+// to the GPU, and that events order all accesses.
 func TestLanesOnGPUs(t *testing.T) {
 	t.Parallel()
 	testkit.NotShort(t)

@@ -12,7 +12,8 @@ import (
 	"mt/host"
 )
 
-// errLate is the error of a copy that fails after it was enqueued.
+// errLate is the error that a stream reports for a copy that was enqueued without an error and
+// failed later.
 var errLate = errors.New("the copy failed on its way")
 
 // lateDevice fails one copy to the device as a GPU does. The call succeeds, the bytes do not arrive, and the stream
@@ -74,8 +75,9 @@ func (s *lateStream) Sync() error {
 	return errors.Join(err, s.dev.err)
 }
 
-// TestLateCopyErrors fails each copy to the device after it was enqueued. The run ends with the error before anything
-// computed without the bytes reaches a weight or a moment.
+// TestLateCopyErrors makes each copy to the device in turn fail after it was enqueued. The run ends
+// with the error. No weight or moment is updated with a value that was computed without the missing
+// bytes.
 func TestLateCopyErrors(t *testing.T) {
 	least := map[string]int{"h2d": 7, "activations in": 2}
 	for name, change := range map[string]func(*trial){
@@ -123,7 +125,8 @@ func TestLateCopyErrors(t *testing.T) {
 	}
 }
 
-// TestCopyErrorsSayWhat: the error of a copy that fails when it is enqueued names the copy, not a later victim.
+// TestCopyErrorsSayWhat: if a copy cannot be enqueued, the error names that copy, not a later
+// operation that depends on it.
 func TestCopyErrorsSayWhat(t *testing.T) {
 	want := []string{"prepare the pipeline: injected fault: ", "prepare the pipeline: injected fault: ", "prefetch layer 1: injected fault: "} // two tables, the first weights
 	var said []string

@@ -83,8 +83,8 @@ func (p *matrixCore) take(msg message) ([]effect, bool) {
 	return nil, false
 }
 
-// workDone counts one finished work of layer l's update. After the last one the layer is updated; before that the
-// result is nil.
+// workDone counts a finished work of layer l's update: its units, or the apply of a matrix. After
+// the last one the layer is updated; before that the result is nil.
 func (p *matrixCore) workDone(l int) []effect {
 	if p.worksLeft[l]--; p.worksLeft[l] > 0 {
 		return nil
@@ -123,7 +123,8 @@ func (p *matrixCore) next() []effect {
 	return []effect{work{do: of, done: []send{{optimizerID, unitsUpdated{l}}}}}
 }
 
-// preparedAll ends the turn of the current layer when all of its works have begun, so the next layer can begin.
+// preparedAll lets the next layer begin, when all matrices of the current layer are prepared and
+// the update of its other weights has begun.
 func (p *matrixCore) preparedAll() {
 	if p.nextMatrix == p.c.matrices[p.layer] && !p.unitsPending {
 		p.layer = -1

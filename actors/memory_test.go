@@ -25,7 +25,8 @@ import (
 	"mt/plan"
 )
 
-// randomRequest draws any small run that a user could request.
+// randomRequest draws a small run that a user could configure: model, data type, experts, depths
+// and disks. Tests plan it and compare the plan's memory with the run's.
 func randomRequest(r *rand.Rand) plan.Request {
 	tr := trial{blocks: 1 + r.Intn(4), tied: r.Intn(2) == 0, qkNorm: r.Intn(2) == 0}
 	if r.Intn(3) == 0 {
@@ -59,8 +60,8 @@ func randomRequest(r *rand.Rand) plan.Request {
 	return q
 }
 
-// randomShape is randomRequest with drawn sizes of the model. With `small` drawn, the device is too small for all
-// wishes.
+// randomShape is randomRequest that also draws sizes of the model, such as heads. Sometimes the
+// device is made so small that the plan cannot grant everything that the request prefers.
 func randomShape(r *rand.Rand) plan.Request {
 	q := randomRequest(r)
 	c := q.Config
@@ -84,7 +85,8 @@ func randomShape(r *rand.Rand) plan.Request {
 	return q
 }
 
-// lessHost sometimes reduces q's host memory and gives it disks for states.
+// lessHost sometimes gives q less host memory than its plan needs, and a disk that can take
+// optimizer states instead.
 func lessHost(r *rand.Rand, q plan.Request) plan.Request {
 	if p, err := plan.Resolve(q); r.Intn(3) == 0 && err == nil && !q.EvalOnly {
 		small := q
@@ -118,7 +120,8 @@ func tableOf(p *plan.Run) map[string]int64 {
 	return planned
 }
 
-// unlike describes how the most bytes held differ from p's table.
+// unlike compares the most memory that a run held at once, by purpose, with p's table: dev on the
+// device, arenas on the host. It describes the difference in its error.
 func unlike(p *plan.Run, dev [accounts.NumPurposes]int64, arenas [accounts.NumPurposes]int64) error {
 	used, planned := map[string]int64{}, tableOf(p)
 	for i, n := range dev {
@@ -145,7 +148,7 @@ func unlike(p *plan.Run, dev [accounts.NumPurposes]int64, arenas [accounts.NumPu
 	return errors.Join(wrong...)
 }
 
-// minus is a − b.
+// minus returns a − b for each purpose.
 func minus(a, b [accounts.NumPurposes]int64) [accounts.NumPurposes]int64 {
 	for i := range a {
 		a[i] -= b[i]
@@ -155,7 +158,8 @@ func minus(a, b [accounts.NumPurposes]int64) [accounts.NumPurposes]int64 {
 
 var memoryRequests = flag.Int("memory-requests", 0, "how many requests TestPlanIsWhatIsAllocated draws; 0: some")
 
-// requests returns the number of requests to draw.
+// requests returns how many random requests a test draws: the flag's value, or a number for short
+// or long tests.
 func requests(t *testing.T) int {
 	t.Helper()
 	switch {
@@ -167,8 +171,9 @@ func requests(t *testing.T) int {
 	return testkit.Count(t, 300, 120)
 }
 
-// TestPlanIsWhatIsAllocated: for any request, the plan's table equals the most that the run holds, to the byte and by
-// purpose, on device and host. So the run fits a device of exactly that size, and none smaller.
+// TestPlanIsWhatIsAllocated: for random requests, the plan's table equals the most memory that the
+// run holds, to the byte and for each purpose, on device and host. So the run fits a device of
+// exactly that size, and none smaller.
 func TestPlanIsWhatIsAllocated(t *testing.T) {
 	met := map[string]int{}
 	n := requests(t)
@@ -250,7 +255,8 @@ func differ(keeps layers.Keeps) bool {
 	return len(keeps) > 0 && slices.Min(keeps) != slices.Max(keeps)
 }
 
-// allocated allocates the memory of p on a device of limit bytes and compares it with p's table.
+// allocated makes a run's buffers as plan p says, on a CPU device with a limit of `limit` bytes.
+// Its error says how the allocated bytes differ from p's table.
 func allocated(t *testing.T, p *plan.Run, threads int, limit int64) error {
 	t.Helper()
 	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1, Unified: p.Unified, MemoryLimit: limit}))(t)
@@ -258,7 +264,8 @@ func allocated(t *testing.T, p *plan.Run, threads int, limit int64) error {
 	return allocatedOn(t, dev, p, threads)
 }
 
-// allocatedOn allocates the memory of p on dev and compares it with p's table.
+// allocatedOn is allocated for a given device: it makes the buffers of plan p on dev and compares
+// their bytes with p's table.
 func allocatedOn(t *testing.T, dev device.Device, p *plan.Run, threads int) error {
 	t.Helper()
 	pool := parallel.New(threads)
@@ -280,7 +287,8 @@ func allocatedOn(t *testing.T, dev device.Device, p *plan.Run, threads int) erro
 	return unlike(p, dev.Usage().Peak, minus(host.Usage().Now, before))
 }
 
-// lonelyWorld is the world of a rank that only allocates its memory.
+// lonelyWorld implements the connection to the other ranks for a rank that only allocates its
+// memory and sends nothing.
 type lonelyWorld struct{ p *plan.Run }
 
 func (w lonelyWorld) Rank() int                            { return w.p.Rank }
@@ -290,8 +298,9 @@ func (w lonelyWorld) NewComm(string) (cluster.Comm, error) { return nil, nil }
 func (w lonelyWorld) Abort(string)                         {}
 func (w lonelyWorld) Close() error                         { return nil }
 
-// TestPlanIsWhatARankAllocates is the same test for every rank. It leaves out the memory in which rank 0 collects a
-// layer for a checkpoint, because internal/run allocates it.
+// TestPlanIsWhatARankAllocates: with several ranks, the plan's table of every rank equals the bytes
+// that the rank's run allocates. Memory in which rank 0 collects layers for checkpoints is left
+// out, because internal/run allocates it.
 func TestPlanIsWhatARankAllocates(t *testing.T) {
 	exchanged := 0
 	for seed := range int64(requests(t) / 3) {
@@ -322,7 +331,8 @@ func TestPlanIsWhatARankAllocates(t *testing.T) {
 	}
 }
 
-// allocatedBut is allocated for a rank whose table has `collected` bytes for collecting layers.
+// allocatedBut compares the allocated bytes of one rank with p's table, without the `collected`
+// bytes that internal/run allocates to collect layers for checkpoints.
 func allocatedBut(t *testing.T, p *plan.Run, collected int64) error {
 	t.Helper()
 	dev, err := cpu.New(cpu.Options{Threads: 1, Unified: p.Unified, MemoryLimit: p.Table().Device})
@@ -339,7 +349,8 @@ func allocatedBut(t *testing.T, p *plan.Run, collected int64) error {
 	return nil
 }
 
-// trialOf returns the trial of a resolved request.
+// trialOf returns a trial (a small training run) of request q, with the settings that plan p found
+// for it.
 func trialOf(q plan.Request, p *plan.Run) trial {
 	tr := trial{tied: q.Config.TieEmbeddings, qkNorm: q.Config.QKNorm, bf16: q.Act == device.BF16, gradBF16: p.GradBF16, copyTiles: !q.Unified,
 		blocks: q.Config.NumLayers, rows: q.Rows, micro: p.Limits.MicroBatchTokens, steps: 2, maxLen: q.RowTokens, keeps: p.Spec.Keep,
@@ -379,8 +390,8 @@ func TestPlannedRunsWork(t *testing.T) {
 	}
 }
 
-// TestLimitsBoundEveryBatch: any rows give a batch within the limits that size the buffers, even if micro-batches are
-// as many and as empty as possible.
+// TestLimitsBoundEveryBatch: batches of random rows, packed into micro-batches in the worst way,
+// stay within plan.NewLimits, from which buffers are sized.
 func TestLimitsBoundEveryBatch(t *testing.T) {
 	r := rand.New(rand.NewSource(4))
 	for range 3000 {

@@ -7,7 +7,8 @@ import (
 	"mt/plan"
 )
 
-// This file draws the configurations of the model test.
+// This file draws random configurations for the model test, which runs all actors' cores against a
+// simulated device and checks every step.
 
 type worldConfig struct {
 	layers, micro, steps int
@@ -41,7 +42,8 @@ type worldConfig struct {
 	spoilt               int    // the step in which the last rank has a non-finite gradient; 0: none
 }
 
-// creditSlabs reports whether slabs are a credit. Otherwise every layer has its own slab.
+// creditSlabs reports whether layers share gradient slabs, so that each use of a slab needs a
+// credit. Otherwise every layer has its own slab.
 func (c worldConfig) creditSlabs() bool { return c.clip == 0 || c.ranks > 1 }
 
 // ownSlabs returns the number of slabs that belong to one layer each.
@@ -52,7 +54,7 @@ func (c worldConfig) ownSlabs() int {
 	return c.layers
 }
 
-// blocks restricts `those` to layers that are decoder blocks or halves of one.
+// blocks returns `those` with false for every layer that is not a decoder block or half of one.
 func (c worldConfig) blocks(those []bool) []bool {
 	out := make([]bool, c.layers)
 	for l, kind := range c.kinds() {
@@ -71,7 +73,8 @@ func (c worldConfig) kinds() []model.LayerKind {
 	return kinds
 }
 
-// balance returns the balancing of a world with this number of lanes.
+// balance returns the settings of the load-balancing loss of experts, for a simulated run with this
+// number of lanes.
 func (c worldConfig) balance(lanes int) (b balancing) {
 	for _, k := range c.kinds() {
 		if c.balanced && k == model.MoE {
@@ -149,10 +152,12 @@ func randomConfig(seed int64) worldConfig {
 	return c
 }
 
-// isAsked reports whether the run is asked to end early, if it lasts that long.
+// isAsked reports whether this configuration asks the run to stop or to abort a step. A short run
+// may end before the request.
 func (c worldConfig) isAsked() bool { return c.stopAfter >= 0 || c.abortAfter > 0 }
 
-// matricesOf returns the number of matrices of a layer.
+// matricesOf returns how many matrices of a layer Muon updates on the device: none of the embedding
+// and the head.
 func (c worldConfig) matricesOf(layer int) int {
 	if layer == 0 || layer == c.layers-1 {
 		return 0

@@ -12,7 +12,8 @@ import (
 	"mt/model"
 )
 
-// This file executes effects in the world of the model test and checks that they find their inputs.
+// This file executes the effects that cores request in the model test: it simulates devices, disks
+// and ranks. It checks that each work finds the inputs that it needs.
 
 func (w *world) do(e work, lane laneID) {
 	l := w.lanes[lane]
@@ -130,7 +131,8 @@ func (w *world) do(e work, lane laneID) {
 	}
 }
 
-// stream sends the next message of the stream's last completion, or completes the stream's next work.
+// stream lets one simulated stream make progress. It sends the next message of a completed work, or
+// completes the stream's next work.
 func (w *world) stream(s *streamWorld) {
 	if len(s.saying) > 0 {
 		w.say(&s.saying)
@@ -141,13 +143,13 @@ func (w *world) stream(s *streamWorld) {
 	s.saying = f()
 }
 
-// copying enqueues a copy.
+// copying enqueues the copy e on the simulated stream s of lane l.
 func (w *world) copying(s *streamWorld, e work, l *laneWorld) {
 	s.pending = append(s.pending, w.landing(e, l))
 }
 
-// landing returns what the world does when a copy to the host or to another lane has landed. The returned function
-// returns the messages.
+// landing simulates the copy e to the host or to another lane. The returned function runs when the
+// copy completes. It records the copied content and returns the messages to send.
 func (w *world) landing(e work, l *laneWorld) func() []send {
 	switch d := e.do.(type) {
 	case spill:
@@ -219,7 +221,8 @@ func (w *world) landing(e work, l *laneWorld) func() []send {
 	panic(e)
 }
 
-// land checks that all parts of a gradient land in one slab before the gradient is reported.
+// land checks the copy of one gradient part to the host. All parts of a layer must have landed in
+// the same slab when the gradient is reported (told).
 func (w *world) land(d offloadGrad, told bool, l *laneWorld) {
 	parts := 1
 	switch w.cfg.kinds()[d.Layer] {
@@ -238,10 +241,12 @@ func (w *world) land(d offloadGrad, told bool, l *laneWorld) {
 	}
 }
 
-// offsets returns the routing of a layer in a program. Some experts are idle, sometimes all except one.
+// offsets returns the made-up routing of a layer in a program, in the form of
+// RoutingLanded.Offsets. Some experts get no token; sometimes one expert gets all.
 func (w *world) offsets(prog, layer int) []int32 { return w.offsetsOf(w.team.number(), prog, layer) }
 
-// offsetsOf is offsets of a rank.
+// offsetsOf returns what offsets returns, for the given rank. It depends only on its arguments and
+// the seed.
 func (w *world) offsetsOf(rank, prog, layer int) []int32 {
 	key := [3]int{rank, prog, layer}
 	out := w.drawn[key]
@@ -256,10 +261,10 @@ func (w *world) offsetsOf(rank, prog, layer int) []int32 {
 	return slices.Clone(out)
 }
 
-// routed returns the routing that the host receives.
+// routed returns the result of copying the routing of a layer to this rank's host.
 func (w *world) routed(p *Pass, layer int) routed { return w.routedOn(w.team.number(), p, layer) }
 
-// routedOn is routed on a rank.
+// routedOn returns the result of copying the routing of a layer to the host of the given rank.
 func (w *world) routedOn(rank int, p *Pass, layer int) routed {
 	out := routed{offsets: w.offsetsOf(rank, p.Seq, layer)}
 	for e := range out.offsets[1:] {
@@ -270,7 +275,8 @@ func (w *world) routedOn(rank int, p *Pass, layer int) routed {
 	return out
 }
 
-// load returns the load of all layers and ranks for the loss and the backward of p.
+// load returns the experts' load that the loss and the backward of pass p must use: the sum over
+// all layers and ranks.
 func (w *world) load(p *Pass) (sum expertLoad) {
 	for rank := range w.team.size() {
 		all := routing{}
@@ -284,21 +290,23 @@ func (w *world) load(p *Pass) (sum expertLoad) {
 	return sum
 }
 
-// pairs returns the number of pairs of expert k of a layer.
+// pairs returns how many (token, choice) pairs the made-up routing sends to expert k of a layer,
+// counted from 1.
 func (w *world) pairs(prog, layer, k int) int {
 	o := w.offsets(prog, layer)
 	return int(o[k] - o[k-1])
 }
 
-// fetch puts a tile into its slot.
+// fetch simulates the copy of a tile: it notes in the slot which tile, and which version of its
+// weights, the slot holds.
 func (w *world) fetch(d fetchWeights, lane laneID) {
 	w.checkFetch(d, lane)
 	w.needParams(d, lane)
 	w.lanes[lane].slots[d.Slot] = content{layer: d.Layer, part: d.Part, version: w.version[d.Layer], written: true}
 }
 
-// checkFetch checks that no idle expert is fetched on demand. A fetch belongs to the first program that the Prefetcher
-// has not finished.
+// checkFetch checks that an expert without tokens is not fetched, if the run fetches experts on
+// demand.
 func (w *world) checkFetch(d fetchWeights, lane laneID) {
 	if !w.cfg.onDemand || w.cfg.kinds()[d.Layer] != model.MoE || d.Part == 0 {
 		return
@@ -322,7 +330,8 @@ func (w *world) checkSave(d saveLayer) {
 	}
 }
 
-// updates returns the number of steps up to step that changed weights.
+// updates returns how many of steps 1 to step changed weights. The others are skipped in this
+// configuration.
 func (w *world) updates(step int) int {
 	n := step
 	for s := range w.cfg.skip {
@@ -373,7 +382,8 @@ func (w *world) launch(d enqueue, on *laneWorld) {
 	}
 }
 
-// order checks that experts run between the router's visits.
+// order checks the visits of a layer with experts: router, then experts, then the combination of
+// their outputs. No other layer's visit may come between them.
 func (w *world) order(p *Pass, v schedule.Visit, on *laneWorld) {
 	switch at := &on.routed; {
 	case v.Stage < schedule.Route || v.Stage > schedule.Combine:
@@ -395,7 +405,8 @@ func (w *world) order(p *Pass, v schedule.Visit, on *laneWorld) {
 	}
 }
 
-// batch varies the number of micro-batches with the step.
+// batch returns the batch of a step for the simulated run. The number of micro-batches varies from
+// step to step.
 func (w *world) batch(d packBatch) *data.Batch {
 	n := 1 + (w.cfg.micro+d.Step)%w.cfg.micro
 	b := &data.Batch{Step: d.Step, Supervised: 1, UniqueIDs: []int32{1}}

@@ -2,9 +2,10 @@ package actors
 
 import "mt/layers/schedule"
 
-// This file is the model test's part for matrices.
+// This file simulates matrices that Muon orthogonalizes on the device, for the model test.
 
-// optimizer returns the optimizerSpec of a world with this number of lanes.
+// optimizer returns the description of the run with which the Optimizer's core is made, for a
+// simulated run with this number of lanes.
 func (cfg worldConfig) optimizer(spec schedule.Spec, lanes int) optimizerSpec {
 	x := optimizerSpec{lanes: lanes, clip: cfg.clip, into: summedIn(cfg.layers, cfg.tied), distributed: cfg.ranks > 1,
 		stateOnDisk: cfg.stateOnDisk, gradOnDisk: cfg.gradOnDisk, weightsOnDisk: cfg.weightsOnDisk, matrixBuffers: cfg.depths.MatrixBuffers}
@@ -19,21 +20,22 @@ func (cfg worldConfig) optimizer(spec schedule.Spec, lanes int) optimizerSpec {
 	return x
 }
 
-// matrixAt is the matrix in a matrix buffer, and its progress.
+// matrixAt says which matrix a matrix buffer holds, and which works on it are done.
 type matrixAt struct {
 	layer, matrix int
 	done          int // finished works: prepared, orthogonalized
 	busy          bool
 }
 
-// checkUpdate checks that a layer is not updated while it is written.
+// checkUpdate checks that a layer is not updated while the Checkpointer writes it.
 func (w *world) checkUpdate(layer int) {
 	if w.once(optimizerRole).(*optimizerCore).saving[layer] {
 		w.failf("layer %d is updated while it is being saved", layer)
 	}
 }
 
-// moved counts a finished work of a layer's update. The last work brings the layer to its version.
+// moved counts a finished work of a layer's update: one for its units and one for each matrix. The
+// last work advances the layer's version.
 func (w *world) moved(layer int) {
 	if w.parts[layer]++; w.parts[layer] == 1+w.cfg.matricesOf(layer) {
 		w.parts[layer] = 0
@@ -42,15 +44,17 @@ func (w *world) moved(layer int) {
 	}
 }
 
-// matrix checks, at the begin and at the end of a work on a matrix, that it is the next work of the buffer's matrix and
-// that the gradient is complete.
+// matrix checks each begin (begins) and end of a work on a matrix of Muon. The three works on the
+// matrix in one buffer must come in their order, in a buffer of the layer's lane, and the first one
+// needs the layer's complete gradient.
 func (w *world) matrix(do any, begins bool) {
 	var at matrixAt
 	var buffer [2]int
 	switch d := do.(type) {
 	case prepareMatrix:
 		at, buffer = matrixAt{d.Of.Layer, d.Matrix, 0, begins}, [2]int{int(d.Lane), d.Buffer}
-		// With clipping the slab may be filled before the message that it is free.
+		// Only shared slabs (creditSlabs) are checked for a gradient. A layer's own slab may be
+		// filled again before the message that frees it is handled.
 		if w.checkUpdate(d.Of.Layer); w.cfg.creditSlabs() && !w.full[d.Of.Slab] {
 			w.failf("matrix %d of layer %d is prepared from slab %d, where no gradient is", d.Matrix, d.Of.Layer, d.Of.Slab)
 		}

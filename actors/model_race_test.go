@@ -2,17 +2,22 @@
 
 package actors
 
-// Cores run on one goroutine each, so the race detector finds nothing in them and slows them tenfold. The build without
-// it makes all runs; this one makes fewer.
+// The counts of this file are for builds with the race detector. The model test runs all cores on
+// one goroutine, so the race detector finds nothing there and makes it ten times slower. So it
+// makes fewer random runs; builds without the race detector make all.
 const interleavings, fewInterleavings = 5_000, 1_500
 
-// schedules: an emulated driver's order is not Go's, so fewer are enough here too.
+// schedules is twice the number of steps in newly drawn orders of streams' work
+// (TestAdversarialSchedules). These orders come from the emulated driver, not from Go's scheduler,
+// so the race detector adds nothing and few steps are enough.
 const schedules, fewSchedules = 100, 100
 
-// orders: a third of the orders in which an emulated driver runs whole trials.
+// orders is the number of random orders of streams' work in which the emulated CUDA driver runs
+// each large trial. It is a third of the number without the race detector.
 const orders, fewOrders = 1, 1
 
-// failEvery: one in this many calls of the CUDA libraries fails.
+// failEvery: with the race detector, TestEveryCUDACallMayFail makes only each 50th call of the CUDA
+// libraries fail.
 const failEvery, seldomFail = 50, 1
 
 // manyFaultRuns is the number of runs of TestRandomFaults, and fewFaultRuns without long tests.

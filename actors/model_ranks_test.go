@@ -12,24 +12,26 @@ import (
 	"mt/internal/testkit"
 )
 
-// This file has the worlds of several ranks, which the model test runs together. The ranks must begin the same
-// collective operations in the order of each communicator. An operation is complete when all ranks have begun it. Each
-// rank is notified at a random time.
+// This file simulates several ranks, one world (simulated run) for each, which the model test runs
+// together. Collective operations on one communicator must begin in the same order on all ranks. An
+// operation is complete when all ranks have begun it. Each rank is notified of that at a random
+// time.
 
-// fabric connects the ranks.
+// fabric is the simulated network: it matches the collective operations that the ranks begin.
 type fabric struct {
 	worlds []*world
 	rounds map[string][]*joint // by communicator
 	begun  map[string][]int    // by communicator and rank: number of operations
 }
 
-// joint is one operation of all ranks.
+// joint is one collective operation, with the work of each rank that takes part.
 type joint struct {
 	works []work // by rank
 	begun int
 }
 
-// teamWorld is one rank's view of the other ranks. nil: there is one rank.
+// teamWorld is the part of a rank's simulated run that concerns the other ranks, such as its
+// exchange buffers. nil: there is one rank.
 type teamWorld struct {
 	*fabric
 	rank     int
@@ -92,7 +94,8 @@ func TestRanksFailInAnyOrder(t *testing.T) {
 	}
 }
 
-// join adds the actors that exist with several ranks.
+// join adds the actors that exist only with several ranks to the simulated run w. sit registers a
+// core under its actor's address.
 func (w *world) join(sit func(address, core)) {
 	w.team = &teamWorld{sending: map[int]int{}, buffers: map[int]int{}, full: map[int]bool{}, shares: make([]int, w.cfg.layers)}
 	into := summedIn(w.cfg.layers, w.cfg.tied)
@@ -105,7 +108,8 @@ func (w *world) join(sit func(address, core)) {
 	sit(gathererID, newGathererCore(len(w.lanes), w.cfg.depths))
 }
 
-// play runs the world, together with one world for each other rank, and checks all.
+// play runs the simulated run w, together with one for each other rank, and checks the results of
+// all. Its error is the first violation.
 func (w *world) play() error {
 	if w.team == nil {
 		if err := w.run(); err != nil {
@@ -141,7 +145,8 @@ func (w *world) play() error {
 	return nil
 }
 
-// run runs all worlds to their end. One of them is asked to stop if the configuration says so.
+// run runs the simulated runs of all ranks to their end. If the configuration says so, one of the
+// ranks is asked to stop on the way.
 func (f *fabric) run() error {
 	first := f.worlds[0]
 	asked := int(first.cfg.seed) % len(f.worlds)
@@ -177,7 +182,8 @@ func (f *fabric) run() error {
 	return nil
 }
 
-// begin begins a collective operation.
+// begin begins the collective operation e on this rank of the simulated network. When all ranks
+// have begun it, begin checks that they agree on what it is, and lets each rank be notified later.
 func (t *teamWorld) begin(w *world, e work) {
 	var name string
 	switch d := e.do.(type) {
@@ -231,7 +237,8 @@ func (t *teamWorld) begin(w *world, e work) {
 	}
 }
 
-// sameOnAll describes the parts of an operation that must be the same on all ranks.
+// sameOnAll describes an operation by the values that must be equal on all ranks, such as its step
+// and layer.
 func sameOnAll(do any) string {
 	switch d := do.(type) {
 	case exchange:
@@ -269,7 +276,8 @@ func (t *teamWorld) size() int {
 	return len(t.worlds)
 }
 
-// arrived returns the number of complete operations that the rank does not know of.
+// arrived returns how many collective operations are complete without the rank having been notified
+// yet.
 func (t *teamWorld) arrived() int {
 	if t == nil {
 		return 0
@@ -277,14 +285,16 @@ func (t *teamWorld) arrived() int {
 	return len(t.ready)
 }
 
-// arrive notifies the rank of one of them.
+// arrive notifies the rank that entry i of t.ready, a collective operation that all ranks have
+// begun, is complete.
 func (t *teamWorld) arrive(i int) {
 	f := t.ready[i]
 	t.ready = slices.Delete(t.ready, i, i+1)
 	f()
 }
 
-// complete returns the result that a rank gets from an operation.
+// complete ends operation o on this rank. It computes the rank's result, such as a sum over all
+// ranks, and sends the messages that follow.
 func (t *teamWorld) complete(w *world, o *joint) {
 	t.underWay--
 	var result any
@@ -317,7 +327,8 @@ func (t *teamWorld) complete(w *world, o *joint) {
 	w.done(o.works[t.rank], result)
 }
 
-// sends checks what a message says about buffers.
+// sends checks messages that free buffers: a slab from which an exchange still sends, or an
+// exchange buffer that still receives, must not be freed.
 func (t *teamWorld) sends(w *world, msg message) {
 	if t == nil {
 		return
@@ -338,7 +349,8 @@ func (t *teamWorld) sends(w *world, msg message) {
 	}
 }
 
-// sum checks that all summed parts were received.
+// sum simulates the task sumShare. It checks that the exchange buffer to add up belongs to the
+// layer and has received the parts of all ranks.
 func (t *teamWorld) sum(w *world, d sumShare) shareSum {
 	if layer, taken := t.buffers[d.Buffer]; !taken || layer != d.Layer || !t.full[d.Buffer] {
 		w.failf("gradients of layer %d are added up from exchange buffer %d, which is for layer %d and full %t", d.Layer, d.Buffer, layer, t.full[d.Buffer])
@@ -349,7 +361,8 @@ func (t *teamWorld) sum(w *world, d sumShare) shareSum {
 	return shareSum{squares: 1}
 }
 
-// skips reports whether this rank's losses are the non-finite ones in a skipped step.
+// skips reports whether this rank computes the non-finite loss of a step that is to be skipped.
+// That is the last rank.
 func (t *teamWorld) skips() bool { return t == nil || t.rank == len(t.worlds)-1 }
 
 // stopped returns how often the ranks have agreed to stop.
@@ -360,7 +373,8 @@ func (t *teamWorld) stopped() int {
 	return t.stops
 }
 
-// late returns the number of steps that a run may still make after a stop, beyond the planned ones.
+// late returns how many steps a run may make after a request to stop, in addition to those already
+// planned.
 func (t *teamWorld) late() int {
 	if t == nil {
 		return 0
@@ -368,7 +382,7 @@ func (t *teamWorld) late() int {
 	return 1 // the ranks may have been agreeing on a pass
 }
 
-// end checks that no operation is in progress at the end of the run.
+// end checks that no collective operation is in progress when the run has ended.
 func (t *teamWorld) end(w *world) {
 	if t != nil && t.underWay > 0 {
 		w.failf("the run ends and %d operations are under way", t.underWay)

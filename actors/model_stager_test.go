@@ -1,15 +1,17 @@
 package actors
 
-// This file is the model test's part for state slots and disks.
+// This file simulates disks, and the state slots into which layers' states are read, for the model
+// test.
 
-// stateAt is the state of a layer in a slot.
+// stateAt says which state slot holds a layer's state, and which reads and writes of the state are
+// done.
 type stateAt struct {
 	slot    int
 	here    bool // it has been read
 	flushes int  // in progress
 }
 
-// tierWorld is the model of the disks.
+// tierWorld simulates the disks of a run: which versions of states, tiles and gradients they hold.
 type tierWorld struct {
 	version []int            // by layer: number of updates of its state
 	disk    []int            // by layer: version on the disk
@@ -19,14 +21,15 @@ type tierWorld struct {
 	slabs   map[int]int // by slab: the layer whose gradient landed last
 }
 
-// gradAt counts a layer's gradients: the last one that landed, the one on the disk, and the one in the state slot, from
-// 1. 0: none.
+// gradAt says which of a layer's gradients, numbered from 1, is where: landed is the last one that
+// reached the host, disk the one on the disk, and slot the one in the state slot. 0: none.
 type gradAt struct {
 	landed, disk, slot int
 	writes             int // in progress
 }
 
-// paramsAt is the tile of a layer in a param buffer, by lane and weight slot.
+// paramsAt says which layer's tile a param buffer holds. Each weight slot of a lane has a param
+// buffer on the host, into which tiles on disks are read.
 type paramsAt struct {
 	layer, tile, version int
 	here                 bool // it has been read
@@ -44,7 +47,8 @@ func (c worldConfig) tileOnDisk(layer int) bool {
 	return c.weightsOnDisk != nil && c.weightsOnDisk[layer]
 }
 
-// readParams checks, at the begin of a tile's read, that its buffer is free and the disk has the tile.
+// readParams checks, when the read of a tile from a disk begins, that its param buffer is free and
+// that the disk has the tile's current version.
 func (w *world) readParams(d readParams, lane laneID) {
 	t, at := w.tier, [2]int{int(lane), d.Slot}
 	if p := t.params[at]; p != nil && !p.here {
@@ -59,7 +63,8 @@ func (w *world) readParams(d readParams, lane laneID) {
 	t.params[at] = &paramsAt{layer: d.Layer, tile: d.Tile, version: t.disk[d.Layer]}
 }
 
-// needParams checks that a layer's tile is in the buffer that it is copied from.
+// needParams checks, when a tile is copied to the device, that the param buffer holds this tile at
+// its current version. It checks only layers whose tiles are on disks.
 func (w *world) needParams(d fetchWeights, lane laneID) {
 	if !w.cfg.tileOnDisk(d.Layer) {
 		return
@@ -69,7 +74,8 @@ func (w *world) needParams(d fetchWeights, lane laneID) {
 	}
 }
 
-// fetchState checks, at the begin of a state's read, that its slot is free and the disk has the state.
+// fetchState checks, when the read of a layer's state begins, that its slot is free and that the
+// disk has the state's current version.
 func (w *world) fetchState(d fetchState) {
 	t := w.tier
 	if t.states[d.Layer] != nil {
@@ -90,7 +96,8 @@ func (w *world) fetchState(d fetchState) {
 	t.grads[d.Layer].slot = 0
 }
 
-// gradLanded notes that a gradient is in a slab.
+// gradLanded notes that a layer's gradient has landed in slab d.Slab. It checks that layers with a
+// slab of their own use that slab, and that the others use shared slabs.
 func (w *world) gradLanded(d offloadGrad) {
 	if turns := w.cfg.gradOnDisk != nil && w.cfg.gradOnDisk[d.Layer]; !w.cfg.creditSlabs() && (turns != (d.Slab >= w.cfg.layers) || !turns && d.Slab != d.Layer) {
 		w.failf("the gradient of layer %d has landed in slab %d", d.Layer, d.Slab)
@@ -99,7 +106,8 @@ func (w *world) gradLanded(d offloadGrad) {
 	w.tier.slabs[d.Slab] = d.Layer
 }
 
-// putGrad checks, at the begin of a gradient's write, that the slab holds the gradient.
+// putGrad checks, when the write of a gradient to a disk begins, that the slab holds this layer's
+// gradient.
 func (w *world) putGrad(d putGrad) {
 	g := &w.tier.grads[d.Layer]
 	if g.writes++; !w.full[d.Slab] || w.tier.slabs[d.Slab] != d.Layer || !w.cfg.gradOnDisk[d.Layer] {
@@ -107,7 +115,8 @@ func (w *world) putGrad(d putGrad) {
 	}
 }
 
-// gradPut notes that a gradient is on the disk.
+// gradPut notes that a gradient is on the disk. It checks that its slab was not reused while the
+// gradient was written.
 func (w *world) gradPut(d putGrad) {
 	g := &w.tier.grads[d.Layer]
 	if g.writes--; !w.full[d.Slab] || w.tier.slabs[d.Slab] != d.Layer {
@@ -116,7 +125,8 @@ func (w *world) gradPut(d putGrad) {
 	g.disk++
 }
 
-// fetchGrad checks that the disk has the step's gradient and the state slot has room for it.
+// fetchGrad checks the read of a gradient from a disk: the gradient must be written completely, and
+// the layer's state must already be in a state slot, which then gets the gradient too.
 func (w *world) fetchGrad(d fetchGrad) {
 	w.needState(d.Layer, "given its gradient")
 	if g := w.tier.grads[d.Layer]; g.writes > 0 || g.disk != g.landed || g.slot == g.disk {
@@ -124,7 +134,7 @@ func (w *world) fetchGrad(d fetchGrad) {
 	}
 }
 
-// needGrad checks that a layer is updated with its last landed gradient.
+// needGrad checks that a layer's update uses the gradient that landed last.
 func (w *world) needGrad(e update) {
 	g, onDisk := w.tier.grads[e.Layer], w.cfg.gradOnDisk != nil && w.cfg.gradOnDisk[e.Layer]
 	if onDisk != (e.Slab == noSlab) || onDisk && g.slot != g.landed {
@@ -132,7 +142,8 @@ func (w *world) needGrad(e update) {
 	}
 }
 
-// needState checks that a layer's state is in memory for its user.
+// needState checks that a layer's state, if it is on a disk, was read into memory before an action
+// that needs it. what names the action in the error, such as "updated".
 func (w *world) needState(layer int, what string) {
 	if !w.cfg.isOnDisk(layer) {
 		return
@@ -142,7 +153,8 @@ func (w *world) needState(layer int, what string) {
 	}
 }
 
-// mayLink checks, at the begin of a layer's save, that the linked file is written and has the state to be saved.
+// mayLink checks a layer's save in a run whose checkpoints hard-link the files of states. When the
+// save begins, the file must be completely written and have the state's current version.
 func (w *world) mayLink(layer int) {
 	if !w.cfg.links || !w.cfg.isOnDisk(layer) {
 		return
@@ -152,7 +164,7 @@ func (w *world) mayLink(layer int) {
 	}
 }
 
-// mayWrite checks that no linked state is written.
+// mayWrite checks that a layer's state file is not written while a checkpoint links it.
 func (w *world) mayWrite(layer int) {
 	for _, e := range w.async {
 		if save, ok := e.do.(saveLayer); ok && w.cfg.links && save.Layer == layer {
@@ -161,7 +173,8 @@ func (w *world) mayWrite(layer int) {
 	}
 }
 
-// dropState checks that nothing is lost.
+// dropState checks, when a layer's state is dropped from its state slot, that the disk has the same
+// version.
 func (w *world) dropState(d dropState) {
 	t := w.tier
 	s := t.states[d.Layer]
@@ -179,7 +192,7 @@ func (w *world) dropState(d dropState) {
 	delete(t.states, d.Layer)
 }
 
-// flushed notes that a state is on the disk.
+// flushed notes that a layer's state is written to the disk.
 func (w *world) flushed(layer int) {
 	s := w.tier.states[layer]
 	s.flushes--

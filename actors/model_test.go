@@ -16,14 +16,15 @@ import (
 	"mt/layers/schedule"
 )
 
-// world runs the cores without protoactor, device or clock. It delivers messages, executes effects one by one and
-// completes works in a random legal order. Mailboxes, the effects of one actor and the completions of one stream keep
-// their order; nothing else does.
+// world is a simulated run: it runs the actors' cores without protoactor, device or clock. It
+// delivers messages, executes effects one by one and completes works in a random legal order.
+// Mailboxes, the effects of one actor and the completions of one stream keep their order; nothing
+// else does.
 type world struct {
 	t       *testing.T
 	rnd     *rand.Rand
 	cfg     worldConfig
-	cores   []core      // by seat
+	cores   []core      // by seat: the index of an actor, see the function seat
 	boxes   [][]message // by seat
 	todo    [][]effect  // by seat
 	choices []int       // what may happen next, reused
@@ -58,7 +59,7 @@ type world struct {
 	matrices map[[2]int]matrixAt // by lane and buffer
 }
 
-// laneWorld is the model of a lane.
+// laneWorld is the simulated device of a lane: what its slots hold, and its streams.
 type laneWorld struct {
 	index   int
 	slots   map[int]content // weight slots
@@ -71,8 +72,8 @@ type laneWorld struct {
 	streams [copyStreams]streamWorld
 }
 
-// The streams of a lane with notifications: gradients and losses to the host, launches, activations to the host, and
-// activations into other lanes' slots.
+// The numbers of a lane's streams whose completions are announced: gradients and losses to the
+// host, launches, activations to the host, and activations into other lanes' slots.
 const (
 	d2hStream = iota
 	computeStream
@@ -81,24 +82,25 @@ const (
 	copyStreams
 )
 
-// streamWorld is the model of a stream.
+// streamWorld is a simulated stream of a lane.
 type streamWorld struct {
 	pending []func() []send // completions, in order; each returns its messages
 	saying  []send          // unsent messages of the last completion
 }
 
-// seat returns the index of an actor's core and mailbox.
+// seat returns the index of an actor in world.cores and world.boxes.
 func seat(a address) int { return int(a.lane)*int(numRoles) + int(a.role) }
 
-// at returns the actor of a seat.
+// at returns the actor with this index in world.cores.
 func at(seat int) address {
 	return address{role: role(seat % int(numRoles)), lane: laneID(seat / int(numRoles))}
 }
 
-// once returns the core of an actor that exists once.
+// once returns the core of an actor that a run has once, not for each lane.
 func (w *world) once(r role) core { return w.cores[seat(address{role: r})] }
 
-// content is the content of a slot.
+// content says what a weight slot or an activation slot holds: which layer's weights at which
+// version, or which activation of which program.
 type content struct {
 	layer, part, version int // weights
 	prog, object         int // activations
@@ -161,7 +163,7 @@ func (w *world) send(to address, msg message) {
 	w.boxes[seat(to)] = append(w.boxes[seat(to)], msg)
 }
 
-// bookedMessages has the messages in the table of credits.
+// bookedMessages has the types of messages that take or return a credit, from the table Credits.
 var bookedMessages = func() map[string]bool {
 	m := map[string]bool{}
 	for _, c := range Credits {
@@ -170,7 +172,7 @@ var bookedMessages = func() map[string]bool {
 	return m
 }()
 
-// count counts taken and returned credits by the names in the table.
+// count counts each message that takes or returns a credit. name is the message's type.
 func (w *world) count(name string, msg message) {
 	if _, ok := w.booked[name]; !ok {
 		return
@@ -203,7 +205,8 @@ func (w *world) begin() {
 	}
 }
 
-// run runs the world to its end. The error is a deadlock, or an effect that did not find its inputs.
+// run runs the simulated run to its end. Its error is a deadlock, or an effect that did not find
+// its inputs.
 func (w *world) run() error {
 	w.begin()
 	for n := 0; w.err == nil; n++ {
@@ -231,7 +234,8 @@ func (w *world) askToStop() {
 	w.stopped = true
 }
 
-// move lets one event happen, if any can.
+// move lets one randomly chosen event happen, such as the handling of a message or the completion
+// of a work. It returns false if no event can happen.
 func (w *world) move() bool {
 	choices := w.choices[:0]
 	for id := range w.boxes {
@@ -275,14 +279,16 @@ func (w *world) move() bool {
 	return true
 }
 
-// works returns the first choice that is a work in progress. Ended works with unsent messages follow. The seats and the
-// streams of each lane come first.
+// works returns the number of the first choice in move that completes a work in progress. Choices
+// are numbered in this order: actors, streams of each lane, works in progress, ended works whose
+// messages are not all sent, notifications of ranks.
 func (w *world) works() int { return len(w.cores) + copyStreams*len(w.lanes) }
 
-// streamOf returns stream number i, counted over all lanes.
+// streamOf returns stream number i, counted over the streams of all lanes.
 func (w *world) streamOf(i int) *streamWorld { return &w.lanes[i/copyStreams].streams[i%copyStreams] }
 
-// slow reports whether the configuration delays choice c.
+// slow reports whether the configuration makes event c (a choice of move) late. A configuration can
+// slow down one actor, or the messages of ended works.
 func (w *world) slow(c int) bool {
 	saying := w.cfg.slow == 1+int(numRoles)
 	switch s := c - len(w.cores); {
@@ -325,21 +331,22 @@ func (w *world) turn(id int) {
 	}
 }
 
-// done sends the messages of a work one by one, so that other events may happen between them.
+// done queues the messages of a completed work. They are sent one by one, so that other events may
+// happen between them.
 func (w *world) done(e work, result any) {
 	if all := e.completed(result); len(all) > 0 {
 		w.saying = append(w.saying, all)
 	}
 }
 
-// say sends the first unsent message.
+// say sends the first of the queued messages in all, and removes it.
 func (w *world) say(all *[]send) {
 	s := (*all)[0]
 	*all = (*all)[1:]
 	w.send(s.to, s.msg)
 }
 
-// complete ends a work in progress with its result.
+// complete ends work i of those in progress (w.async) and computes its result.
 func (w *world) complete(i int) {
 	e := w.async[i]
 	w.async = append(w.async[:i:i], w.async[i+1:]...)
@@ -421,7 +428,8 @@ func TestRandomInterleavings(t *testing.T) {
 	}
 }
 
-// verify checks the world after its run.
+// verify checks a simulated run that has ended: reports are complete and in order, all credits have
+// come back, and the layers are at the right versions.
 func (w *world) verify() error {
 	for i, s := range w.steps {
 		if s != i+1 {

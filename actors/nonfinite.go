@@ -17,8 +17,8 @@ func (e *NonFiniteError) Error() string { return e.err.Error() }
 // Unwrap returns the wrapped error.
 func (e *NonFiniteError) Unwrap() error { return e.err }
 
-// outputChecks is the hook of diagnosis passes. After each launch it requests a check of the launch's output for
-// non-finite values.
+// outputChecks is Compute's hook in a diagnosis, the repeated forward that searches for the first
+// non-finite output. After each launch it requests a check of the launch's output.
 type outputChecks struct{}
 
 // checkOutput is the task of checking the output of one launch for non-finite values.

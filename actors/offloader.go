@@ -22,7 +22,7 @@ type offloaderCore struct {
 	offers   map[transit]int // activation slots that other lanes offer
 }
 
-// offloaderSpec describes a run to an Offloader.
+// offloaderSpec has the settings of a run that an Offloader's core needs.
 type offloaderSpec struct {
 	lane       laneID
 	own        int    // slabs that belong to layers; the shared slabs follow; 0: all slabs are shared
@@ -38,8 +38,9 @@ type offloaderSpec struct {
 type slabKeeper interface {
 	// take returns the number of the slab for a gradient. ok is false if no slab is free.
 	take(m GradComputed) (slab int, ok bool)
-	// sends lists the messages after a gradient or a part of one has landed: taker, which hands the gradient to the
-	// next actor, once all parts have landed. Before that the list is empty.
+	// sends lists the messages to send when a gradient, or a part of one, has landed. When all
+	// parts have landed, this is taker, the message that hands the gradient to the next actor.
+	// Before that the list is empty.
 	sends(m GradComputed, taker send) []send
 	free(slab int)
 }
@@ -93,8 +94,9 @@ func (k *mixedSlabs) free(slab int) {
 	}
 }
 
-// gradsInParts is the slab keeper for layers visited in parts, such as a head. All parts of a layer's gradient go into
-// one slab. Parts of two layers never alternate, so one slab at a time is enough.
+// gradsInParts is the slab keeper for layers visited in parts, such as a head whose vocabulary is
+// split. All parts of a layer's gradient go into one slab. Parts of two layers never alternate, so
+// remembering one slab at a time is enough.
 type gradsInParts struct {
 	slabKeeper
 	slab int // of the current gradient; −1: none
@@ -141,12 +143,13 @@ func newOffloaderCore(x offloaderSpec) *offloaderCore {
 // toOptimizer makes the message that sends a landed gradient to the Optimizer.
 func toOptimizer(m GradLanded, _ *data.Batch) send { return send{optimizerID, m} }
 
-// spill is the task of copying an activation from a slot to its place in the host memory for spills. The place begins
-// after Host tokens (schedule.Object.Host).
+// spill is the task of copying an activation from a slot to the host memory for spills. This memory
+// holds the batch's tokens one after the other; the activation begins after Host tokens
+// (schedule.Object.Host).
 type spill struct{ Slot, Host, Tokens int }
 
-// offloadGrad is the task of copying the gradient of a tile to the tile's ranges in a slab. After the copy it records
-// that the gradient buffer is idle.
+// offloadGrad is the task of copying a tile's gradient from gradient buffer Buf into slab Slab, at
+// the tile's place in the layer. After the copy it records that the gradient buffer is idle.
 type offloadGrad struct {
 	Layer, Part, Tile, Buf, Slab int
 	IDs                          []int32 // unique ids of the batch
@@ -227,7 +230,8 @@ func (c *offloaderCore) advance() (out []effect) {
 	return out
 }
 
-// No task of the Offloader returns an error: errors of its streams come with the notifications.
+// The method start of the Offloader's tasks always returns nil: errors of the streams that copy
+// come with the streams' notifications.
 
 func (e spill) start(r *lane, w work) error {
 	s := r.copying(r.out, e)
@@ -255,13 +259,13 @@ func (e offloadLoss) start(r *lane, w work) error {
 	return nil
 }
 
-// nothing is the result function of a copy whose messages carry no result.
+// nothing is the argument found of lane.landed for copies whose messages carry no result.
 func nothing() any { return nil }
 
-// landed returns the callback for a stream's notification after the copies of w. If no stream has failed, the callback
-// completes w with the result of found. Otherwise it reports the error and, with what, what was copied. Data from a
-// failed stream must not reach the Optimizer. The compute stream is an exception: its own notifications report its
-// errors.
+// landed returns the function that a stream calls after the copies of work w. If no stream has
+// failed, this function completes w with the result of found. Otherwise it reports the error with
+// the copy's name, what, because data from a failed stream must not reach the Optimizer. It does
+// not look at the compute stream, whose own notifications report its errors.
 func (r *lane) landed(w work, what string, found func() any) func(error) {
 	return func(err error) {
 		r.hub.notified(func() {
@@ -278,7 +282,7 @@ func (r *lane) landed(w work, what string, found func() any) func(error) {
 	}
 }
 
-// toHost enqueues the copy of an activation from slot number from to host memory.
+// toHost enqueues the copy of an activation from slot number `from` to host memory.
 func (r *lane) toHost(from int, host []byte) {
 	s, slot := r.out, r.acts[from]
 	s.Wait(slot.ready)
@@ -287,8 +291,9 @@ func (r *lane) toHost(from int, host []byte) {
 	s.Record(slot.idle)
 }
 
-// spilled views the host memory of a spilled activation of this many tokens. The place begins after the memory of the
-// first at tokens.
+// spilled views the place of a spilled activation in the host memory for spills, which holds the
+// batch's tokens one after the other. The activation has this many tokens, and `at` tokens come
+// before it.
 func (r *lane) spilled(at, tokens int) []byte {
 	from := r.plan.ActivationBytes(at)
 	return r.spills[from : from+r.plan.ActivationBytes(tokens)]

@@ -8,9 +8,10 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestHiddenStatesOnTheHost: hidden states on the host, of which the device has chunks, and attention by groups of
-// heads give the bits of the synchronous step with everything on the device. It runs on the CPU and on an emulated GPU,
-// also with least depths.
+// TestHiddenStatesOnTheHost: a run with hidden states in host memory (launches copy them to the
+// device in chunks) and attention by groups of heads gives the bits of a run without pipelining
+// that has everything on the device. It runs on the CPU and on an emulated GPU, also with the
+// smallest depths.
 func TestHiddenStatesOnTheHost(t *testing.T) {
 	for name, shape := range map[string]func(*trial){
 		"fp32":    func(*trial) {},
@@ -56,15 +57,18 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 	}
 }
 
-// TestHiddenStatesOnTheHostAreCounted: the reports contain the bytes that launches copy between host and device.
+// TestHiddenStatesOnTheHostAreCounted: if hidden states are in host memory, the reports' copied
+// bytes include the copies of hidden states to and from the device.
 func TestHiddenStatesOnTheHostAreCounted(t *testing.T) {
 	tr := base()
 	tr.copyTiles, tr.steps = true, 1
 	near := mustRun(t, tr)
 	tr.onHost = true
 	far := mustRun(t, tr)
-	// Three blocks of hidden size 24 with 4 and 2 heads of 6, an embedding and a whole head, in fp32. By crossing.go,
-	// 456 elements a token go up and 288 go down in a block's forward and backward. The ends add 24·3 up and 24·2 down.
+	// The trial has three blocks of hidden size 24 with 4 query and 2 key/value heads of size 6, an
+	// embedding and a head, in fp32. Forward and backward of a block copy 456 elements of each
+	// token to the device and 288 to the host (7·24 + 4·48 + 4·24 and 3·24 + 3·48 + 3·24, from
+	// crossing.go). Embedding and head add 24·3 and 24·2.
 	tokens := int64(0)
 	for _, row := range tr.makeRows(1) {
 		tokens += int64(len(row.IDs))

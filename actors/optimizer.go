@@ -40,7 +40,7 @@ type optimizerCore struct {
 	hooks    []updateHook
 }
 
-// optimizerSpec describes a run to the Optimizer.
+// optimizerSpec has the settings of a run that the Optimizer's core needs.
 type optimizerSpec struct {
 	lanes int
 	clip  float64 // bound of the global gradient norm (max_grad_norm); 0: no global clipping
@@ -62,14 +62,16 @@ type optimizerSpec struct {
 	matrixBuffers int
 }
 
-// gradients manages a step's gradients on the host, from their landing until their memory is free. Runs differ in where
-// gradients wait: in slabs, on disks or in exchange buffers.
+// gradients manages a step's gradients on the host, from their landing until their memory is free.
+// Its implementations differ in where gradients wait for the update: in slabs, on disks or in
+// exchange buffers.
 type gradients interface {
 	// landed queues the gradient of layer l to be measured, unless another gradient must be added first.
 	landed(s *stepState, l int)
 	// measure starts to compute the sum of squares of layer l's gradient. nil: the computation cannot start yet.
 	measure(s *stepState, l int) []effect
-	// measured handles the end of this computation.
+	// measured is called when the sum of squares of layer l's gradient is computed. It returns the
+	// effects that follow, such as moving the gradient to a disk.
 	measured(s *stepState, l int) []effect
 	// free frees the memory of layer l's gradient after the layer's update. drop does the same if the step is skipped.
 	free(s *stepState, l int) []effect
@@ -89,7 +91,7 @@ type updateGate interface {
 	norm(s *stepState) float64
 }
 
-// updateListener tells the other actors that a layer or a whole step is updated.
+// updateListener makes the messages that tell other actors of an updated layer or step.
 type updateListener interface {
 	layerUpdated(m LayerUpdated) []effect
 	stepUpdated(m StepUpdated) effect
@@ -193,7 +195,8 @@ type update struct {
 	Clip        float32
 }
 
-// rate returns the learning rate, Adam's step count and the clipping factor of update u.
+// rate returns the numbers of update u that optim needs: the learning rate, Adam's step count and
+// the clipping factor.
 func (u update) rate() optim.Rate { return optim.Rate{LR: u.LR, Step: u.AdamStep, Clip: u.Clip} }
 
 // updateDone tells the Optimizer that the update of a layer is done.
@@ -224,7 +227,8 @@ func (c *optimizerCore) step(msg message) (out []effect) {
 	return append(out, c.advance()...)
 }
 
-// take passes a message to the subcore that handles it.
+// take passes a message that the core itself does not handle to the subcore in charge. It panics if
+// there is none.
 func (c *optimizerCore) take(msg message) []effect {
 	for _, p := range c.subcores {
 		if out, ok := p.take(msg); ok {
@@ -319,7 +323,8 @@ func (c *optimizerCore) ready(l int) (Cause, bool) {
 	return NoStall, true
 }
 
-// begin starts update u: a hook takes it over, or one work updates the whole layer.
+// begin starts update u: a hook takes it over (for frozen layers, states on disks or Muon's
+// matrices), or one work updates the whole layer.
 func (c *optimizerCore) begin(u update) []effect {
 	for _, h := range c.hooks {
 		if out, ok := h.begin(u); ok {
@@ -514,7 +519,8 @@ func (e measure) start(r *lane, w work) error {
 	return nil
 }
 
-// squares returns the sum of squares of a layer's gradient in its slab. The sum is taken tensor by tensor.
+// squares computes the sum of squares of a layer's gradient, which lies in a slab, for the task
+// measure. The sum is taken tensor by tensor.
 func (r *run) squares(e measure) float64 {
 	var sum float64
 	for _, x := range r.gradients[e.Layer].Ranges(len(e.IDs)) {
@@ -528,7 +534,7 @@ func (e update) start(r *lane, w work) error {
 	return nil
 }
 
-// update updates the layer of task e with the gradient of that layer.
+// update executes the task e: it acquires the layer from the home and updates it.
 func (r *run) update(e update) error {
 	l, err := r.o.Home.Acquire(e.Layer)
 	if err != nil {
@@ -556,7 +562,7 @@ func (r *run) chooseUpdaters() {
 	}
 }
 
-// updateFromSlab updates a layer with the gradient that is in a slab.
+// updateFromSlab updates a layer with its whole gradient, which lies in slab e.Slab.
 func (r *run) updateFromSlab(l *host.LayerState, e update) {
 	l.Update(r.slabOf(e), r.o.Optimizer, e.rate())
 }
@@ -568,7 +574,7 @@ func (r *run) updateRows(l *host.LayerState, e update) {
 	l.UpdateRows(e.IDs, rows, r.o.Optimizer, e.rate())
 }
 
-// slabOf views a layer's gradient in its slab.
+// slabOf views the gradient of update e's layer in its slab.
 func (r *run) slabOf(e update) optim.Grad {
 	return r.slab(e.Slab, r.gradients[e.Layer].From, r.plan.Layouts[e.Layer].Elems)
 }

@@ -5,9 +5,10 @@ import (
 	"mt/host/optim"
 )
 
-// This file adds layers whose state is on a disk. The Stager reads the state into a state slot, the Optimizer then
-// updates the layer, and returns the slot to the Stager. A gradient can also wait on a disk for the norm of all layers.
-// After measuring such a gradient, the Optimizer hands it to the Stager. When the norm is known, the Optimizer requests
+// This file adds layers whose state is on a disk. The Stager reads the state into a state slot; the
+// Optimizer then updates the layer and returns the slot to the Stager. A gradient can also wait on
+// a disk for the norm over all layers. The Optimizer computes such a gradient's sum of squares and
+// hands the gradient to the Stager, which writes it. When the norm is known, the Optimizer requests
 // all these gradients.
 
 // diskCore is the subcore for states on disks. As a hook it delays the update of a layer until the state is in memory.
@@ -72,15 +73,15 @@ func (p *diskCore) ready(l int) (Cause, bool) {
 	return StallDisk, !p.c.stateOnDisk[l] || p.staged[l] || frozen
 }
 
-// begin notes that an update uses the layer's state slot. It does not take over the update (false). The usual work
-// follows, as for a layer whose state is always in memory.
+// begin notes that update u uses the layer's state slot. It returns false: the update itself is the
+// same as for a layer whose state is always in memory.
 func (p *diskCore) begin(u update) ([]effect, bool) {
 	p.staged[u.Layer] = false
 	return nil, false
 }
 
-// done asks the Stager to write the state of an updated layer. If a skipped step must be saved, no state has changed.
-// After the last layer, done then requests all states for the Checkpointer.
+// done asks the Stager to write the state of an updated layer. A skipped step changes no state. If
+// such a step must be saved, done requests all states for the Checkpointer after the last layer.
 func (p *diskCore) done(m LayerUpdated) []effect {
 	skipped := m.NonFinite > 0
 	switch {
@@ -92,7 +93,8 @@ func (p *diskCore) done(m LayerUpdated) []effect {
 	return nil
 }
 
-// gradsOnDisk implements gradients if some of them wait on disks until the norm over all layers is known.
+// gradsOnDisk implements the interface gradients for runs in which some gradients wait on disks
+// until the norm over all layers is known.
 type gradsOnDisk struct {
 	gradients
 	p *diskCore
@@ -128,7 +130,7 @@ func (r *run) updateFromDisk(l *host.LayerState, e update) {
 	l.Update(r.stagedGrad(e), r.o.Optimizer, e.rate())
 }
 
-// stagedGrad views the layer's gradient in its state slot.
+// stagedGrad views the gradient of update e's layer in its state slot.
 func (r *run) stagedGrad(e update) optim.Grad {
 	return r.gradIn(r.o.Home.Grad(e.Layer), r.gradients[e.Layer].From, r.plan.Layouts[e.Layer].Elems)
 }

@@ -21,7 +21,8 @@ type agreeNorm struct {
 	Squares     float64 // of this rank's share
 }
 
-// normAgreed brings the sum of squares of a gradient over all ranks, for the layer of agreeNorm.
+// normAgreed brings the result of agreeNorm to the Optimizer: the sum of squares over all ranks,
+// for one layer. Layer −1: for all layers together.
 type normAgreed struct {
 	Layer   int
 	Squares float64
@@ -38,8 +39,8 @@ type rankCore struct {
 	c      *optimizerCore
 	allIDs [][]int32 // unique ids of each rank's batch
 	buffer []int     // by layer: the exchange buffer in use; −1: none
-	// With clipping: asked is the last step whose norm agreement has begun, agreed the last step with an agreed norm,
-	// and normSquares that norm's sum of squares.
+	// With clipping, the ranks agree once a step on the gradient norm. The last step to begin this
+	// is asked, the last step to complete it agreed, and normSquares the square of the norm.
 	asked, agreed int
 	normSquares   float64
 }
@@ -185,8 +186,9 @@ func (e agreeNorm) start(r *lane, w work) error {
 // readInt decodes the 8-byte little-endian integer at the start of v.
 func readInt(v []byte) int { return int(int64(binary.LittleEndian.Uint64(v))) }
 
-// allGather sends value to all ranks and receives theirs over c, as work w of actor id. what names the operation in
-// errors. found computes the work's result from the values, by rank.
+// allGather sends value to all ranks and receives their values over c. It is the work w of actor
+// id. Errors name the operation by what. Function found computes the work's result from the values,
+// in rank order.
 func (r *run) allGather(id address, w work, c cluster.Comm, what string, value []byte, found func([][]byte) (any, error)) {
 	var all [][]byte
 	r.collective(id, w, what, func(done func(error)) {

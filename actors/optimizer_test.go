@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// optimizing is an Optimizer of two layers with clipping. Its works are done at once. did lists its actions in words.
+// optimizing is an Optimizer's core for two layers with clipping, whose works complete at once. did
+// lists its updates and reports in words, which tests compare.
 type optimizing struct {
 	core *optimizerCore
 	did  []string
@@ -49,8 +50,9 @@ func (o *optimizing) take(e effect) {
 	}
 }
 
-// TestSkippedStepsAndSaves: a skipped step changes no layer, so it may end during an earlier save, but the layers stay
-// held. A skipped step that must be saved itself waits for the earlier save.
+// TestSkippedStepsAndSaves: a skipped step changes no layer, so it may end while the Checkpointer
+// still writes an earlier step. The layers stay marked as being saved. A skipped step that must be
+// saved itself waits until the earlier save is done.
 func TestSkippedStepsAndSaves(t *testing.T) {
 	step := func(n int, skip, save bool) []message {
 		return []message{GradLanded{Step: n, Layer: 1}, GradLanded{Step: n, Layer: 0}, StepClosed{Step: n, LR: 1, Skip: skip, Save: save}}

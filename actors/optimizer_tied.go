@@ -47,8 +47,8 @@ func (p *tiedCore) take(msg message) ([]effect, bool) {
 
 func (p *tiedCore) next() []effect { return nil }
 
-// landed queues the gradient of layer l to be measured. The table's gradient is queued later, after the rows are added
-// to it.
+// landed queues the gradient of layer l to be measured. The gradient of the layer with the whole
+// table is queued later, after the embedding's rows are added to it.
 func (p *tiedCore) landed(s *stepState, l int) {
 	if l != p.table {
 		p.slabs.landed(s, l)

@@ -19,15 +19,15 @@ type State struct {
 	Tokens    int64 // consumed by all steps
 }
 
-// Saver writes checkpoints. One save is open at a time. Calls come from several goroutines, but never two at once. An
-// error ends the run.
+// Saver writes checkpoints. At most one save is in progress. Calls come from several goroutines,
+// but never two at once. An error ends the run.
 type Saver interface {
 	// Open begins a save of the state after a step.
 	Open(step int) error
-	// Layer writes layer i. l is valid until Layer returns.
+	// Layer writes layer i. l must not be used after Layer has returned.
 	Layer(i int, l *host.LayerState) error
-	// Commit ends the save after all layers are written, and makes the checkpoint valid. dataPos is the place in the
-	// data at which training continues.
+	// Commit ends the save after all layers are written, and makes the checkpoint valid. dataPos is
+	// the position in the training data at which training continues.
 	Commit(s State, dataPos int64) error
 	// Abort ends a save without a commit.
 	Abort()
@@ -53,7 +53,8 @@ type Options struct {
 	// clipping. Plan.Clip is set for global clipping.
 	MaxGradNorm float64
 	LayerNorms  bool
-	// Batch packs and returns the batch of a training step or, with eval, of an evaluation pass. step counts from 1.
+	// Batch reads and packs the batch of training step `step` or, with eval, of evaluation pass
+	// `step`. Both count from 1.
 	Batch func(step int, eval bool) (*data.Batch, error)
 	// Ending, which may be nil, is called once when the run ends. The run then waits for calls of Batch that are still
 	// in progress, so Ending must make them return.
@@ -73,7 +74,8 @@ type Options struct {
 	// faster: the embedding rows of the next batch wait for the update from this batch's gradient. Tests check that
 	// extra slots change no bit.
 	extraBatchSlots int
-	// predicted is set by Predict. Such a run computes nothing and touches no memory.
+	// predicted is set by Predict. Such a run computes nothing and touches no memory; it only
+	// simulates time.
 	predicted *prediction
 	// Wrap, unless nil, wraps the device of a predicted run.
 	Wrap func(device.Device) device.Device

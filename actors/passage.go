@@ -20,15 +20,17 @@ import (
 // transit identifies an activation in transit between lanes: its program and its object number on the receiving lane.
 type transit struct{ prog, object int }
 
-// passToHost is the task of copying an activation from a slot to its micro-batch's place on the host. The place begins
+// passToHost is the task of copying an activation from a slot to the host, from where another lane
+// fetches it. The host memory holds the batch's tokens one after the other; the activation begins
 // after Passage tokens.
 type passToHost struct{ Slot, Passage, Tokens int }
 
 // passDirect is the task of copying an activation from a slot into slot Into of another lane.
 type passDirect struct{ Slot, Lane, Into, Tokens int }
 
-// fetchPassed is the task of copying an activation, which another lane has passed to the host, into a slot. Its place
-// on the host begins after Passage tokens. Step is the pass's training step.
+// fetchPassed is the task of copying into a slot an activation that another lane has passed to the
+// host. The host memory holds the batch's tokens one after the other; the activation begins after
+// Passage tokens. Step is the pass's training step.
 type fetchPassed struct{ Slot, Passage, Tokens, Step int }
 
 func (e fetchPassed) start(r *lane, _ work) error {
@@ -63,15 +65,16 @@ func (c *offloaderCore) passOn(m ActivationLeft) work {
 	return w
 }
 
-// forgetOffers deletes unused offers of slots for programs up to number prog.
+// forgetOffers deletes offers of slots that were never used, for programs up to number prog. No
+// message of these programs can follow.
 func (c *offloaderCore) forgetOffers(prog int) {
 	maps.DeleteFunc(c.offers, func(k transit, _ int) bool { return k.prog <= prog })
 }
 
-// arrives handles the slot that take t has just got for an activation from another lane. If the activation is on the
-// host already, arrives returns the work that copies it into the slot. Otherwise it offers the slot to the other lane,
-// if that lane's device reaches this one. The message granted, which gives the slot to Compute, follows when the
-// activation has arrived.
+// arrives handles a slot that was just allotted to an activation from another lane (take t). If the
+// activation is on the host already, arrives returns the work that copies it into the slot.
+// Otherwise it offers the slot to the other lane, if that lane's device reaches this one. The
+// message granted, which gives the slot to Compute, follows when the activation has arrived.
 func (x *activationServer) arrives(p *Pass, t schedule.Take, granted send, slot int) []effect {
 	o, key := p.Objects[t.Object], transit{p.Seq, t.Object}
 	in := fetchPassed{Slot: slot, Passage: o.Passage, Tokens: o.Tokens, Step: p.Step}
@@ -111,9 +114,10 @@ func (r *run) passagePlace(at, tokens int) []byte {
 	return r.passage[from : from+r.plan.ActivationBytes(tokens)]
 }
 
-// reachOthers determines which lanes' slots the lane's device can copy into, and opens a stream for such copies. With
-// ThroughHost there are none. The stream is separate because such a copy waits for the last reader of the other lane's
-// slot. Gradients and spills must not wait for that reader.
+// reachOthers determines which lanes' slots the lane's device can copy into, and opens a stream for
+// such copies. With Options.ThroughHost it copies into none. The stream is separate because such a
+// copy waits for the last reader of the other lane's slot, and gradients and spills must not wait
+// for that reader.
 func (r *lane) reachOthers() error {
 	r.reaches = make([]bool, len(r.lanes))
 	if r.o.ThroughHost {
@@ -145,8 +149,9 @@ func (r *lane) reachedBy() []bool {
 	return out
 }
 
-// start enqueues the copy, which waits for the last reader of the other lane's slot. The other lane hears of the copy
-// only after its end, so no stream there has to wait for it.
+// start enqueues the copy into a slot of another lane, after the last launch that reads that slot.
+// The other lane is told of the copy only when it is complete, so no stream there has to wait for
+// it.
 func (e passDirect) start(r *lane, w work) error {
 	other, s, slot, bytes := r.lanes[e.Lane], r.copying(r.peer, e), r.acts[e.Slot], r.plan.ActivationBytes(e.Tokens)
 	into := other.acts[e.Into]

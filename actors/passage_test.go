@@ -7,14 +7,16 @@ import (
 	"mt/layers/schedule"
 )
 
-// passing returns a pass in which object 0 of lane 0 becomes object 1 of lane 1.
+// passing returns a pass in which one activation goes from lane 0, where it is object 0 of the
+// program, to lane 1, where it is object 1.
 func passing(seq int) *Pass {
 	return &Pass{Seq: seq, Program: &schedule.Program{Objects: []schedule.Object{{Tokens: 3, Lane: 0, From: -1, To: 1}, {Tokens: 3, Lane: 1, From: 0, To: -1}},
 		ActTakes: []schedule.Take{{Object: 1, Fetch: true, Arrives: true}}}}
 }
 
-// TestSlotsThatWaitAreForgotten: an offer is used once. A late offer is dropped when no message of its program can
-// follow. A slot waits once.
+// TestSlotsThatWaitAreForgotten: the Offloader uses another lane's offer of a slot once. It deletes
+// an unused offer when no message of its program can follow. The Prefetcher also forgets a slot
+// when the activation for it has arrived.
 func TestSlotsThatWaitAreForgotten(t *testing.T) {
 	c := newOffloaderCore(offloaderSpec{own: 1})
 	across := func(prog int) bool {

@@ -16,7 +16,8 @@ import (
 	"mt/plan"
 )
 
-// sameAs runs a trial and compares every bit of it with want.
+// sameAs runs a trial and fails the test unless every bit of its losses, norms, evaluations and
+// final state equals want's.
 func sameAs(t *testing.T, want outcome, tr trial) {
 	t.Helper()
 	got := testkit.Must(tr.run(t))(t)
@@ -40,7 +41,8 @@ func mustRun(t *testing.T, tr trial) outcome {
 	return out
 }
 
-// randomDelays delays every command of every stream by a random time.
+// randomDelays returns a CPU device's option that delays every operation of every stream by a
+// random time.
 func randomDelays(seed int64) func(string, int64) time.Duration {
 	var mu sync.Mutex
 	r := rand.New(rand.NewSource(seed))
@@ -54,8 +56,8 @@ func randomDelays(seed int64) func(string, int64) time.Duration {
 	}
 }
 
-// TestBitsDoNotDependOnDepths: depths, binding, threads, order of updates, kept activations and delays of streams
-// change no bit.
+// TestBitsDoNotDependOnDepths: the results are the same to the bit with any depths, copied or
+// shared tiles, numbers of threads, order of updates, kept activations and delays of streams.
 func TestBitsDoNotDependOnDepths(t *testing.T) {
 	shapes := map[string]trial{}
 	add := func(name string, f func(*trial)) {
@@ -103,7 +105,7 @@ func TestBitsDoNotDependOnDepths(t *testing.T) {
 	}
 }
 
-// addExperts adds shapes with experts, some of them idle in every step.
+// addExperts adds trials of models with experts. In each step some experts get no token.
 func addExperts(add func(string, func(*trial))) {
 	add("experts", func(tr *trial) { tr.experts, tr.chosen, tr.evalSteps = 24, 1, 2 })
 	add("experts-aux-bf16", func(tr *trial) { tr.experts, tr.chosen, tr.aux, tr.bf16, tr.gradBF16 = 7, 3, true, true, true })
@@ -114,7 +116,7 @@ func addExperts(add func(string, func(*trial))) {
 	})
 }
 
-// addQuantised adds shapes with quantised moments.
+// addQuantised adds trials whose optimizers keep their moments in 8 or 4 bits.
 func addQuantised(add func(string, func(*trial))) {
 	for name, by := range map[string]optim.Optimizer{"8-bit": optim.Quantised{By: recipe, Bits: 8}, "4-bit": optim.Quantised{By: recipe, Bits: 4},
 		"lion-8-bit": optim.Quantised{By: optim.Lion{Beta1: 0.9, Beta2: 0.99}, Bits: 8}} {
@@ -167,8 +169,8 @@ func variations(shape trial) map[string]func(*trial) {
 	return v
 }
 
-// TestMicroBatchesDoNotChangeTheLoss: regrouping rows and splitting the head change only the order of sums. Losses
-// agree up to rounding.
+// TestMicroBatchesDoNotChangeTheLoss: other micro-batches, and a head split over its vocabulary,
+// change only the order of sums. Losses agree up to rounding.
 func TestMicroBatchesDoNotChangeTheLoss(t *testing.T) {
 	testkit.NotShort(t)
 	want := mustRun(t, base())
@@ -188,8 +190,8 @@ func TestMicroBatchesDoNotChangeTheLoss(t *testing.T) {
 	sameAs(t, want, one)
 }
 
-// TestStepsCountTheirOwnBytes: the steps' reports add up to the bytes that cross the link. A slot that keeps its tile
-// from one step to the next saves bytes.
+// TestStepsCountTheirOwnBytes: the copied bytes in the steps' reports add up to the bytes that the
+// devices copied. A slot that keeps its tile from one step to the next saves bytes.
 func TestStepsCountTheirOwnBytes(t *testing.T) {
 	tr := base()
 	same := tr.makeBatch(1)

@@ -14,9 +14,9 @@ import (
 	"mt/plan/rates"
 )
 
-// This file predicts how long a run takes. It runs the same actors, lanes and templates as a real run, but on a device
-// and a carrier with virtual time, and computes nothing. The result is the time of every event on a machine with known
-// rates.
+// This file predicts how long a run takes. It runs the same actors, lanes and templates as a real
+// run, but on a simulated device and with a virtual clock, and computes nothing. The result is the
+// time of every event on a machine with known rates.
 
 // Predict runs o on a virtual clock with the rates of machine m, which must have passed rates.Machine.Check. After
 // every step it calls each, with the step's report and the busy time of every resource so far. It ignores Devices,
@@ -85,8 +85,8 @@ type mailbox struct {
 	busy    bool // handling a message, or about to
 }
 
-// blankHome is a host.Home whose tiles have the right sizes but no content. All tiles share one memory, which nobody
-// reads.
+// blankHome is the host.Home of a prediction. Its tiles have the right sizes but no content. All
+// share one memory, which nobody reads.
 type blankHome struct {
 	plan *plan.Run
 	tile []byte
@@ -168,8 +168,9 @@ func (p *prediction) begin(w work, started, f func()) {
 	p.clock.Start(p.cost(w.do), f)
 }
 
-// result runs f, the work of a task, only if the task packs a batch or counts bytes on disks. For other tasks it returns
-// without running f: a sum of 0 if the task measures a gradient, nil for all others.
+// result returns the result that a task's work f would compute. It runs f only for tasks that pack
+// a batch or count bytes on disks, because the prediction needs the results. For other tasks it
+// returns 0 (for sums of squares) or nil.
 func (p *prediction) result(w work, f func() (any, error)) (any, error) {
 	switch w.do.(type) {
 	case packBatch, fetchState, flushState, putGrad, fetchGrad, readParams: // they count bytes on disks
@@ -195,7 +196,7 @@ func (p *prediction) cost(do task) virtualdevice.Work {
 		w.Share[virtualdevice.Cores] = 1 / float64(h.Cores)
 		return w
 	case gatherRows:
-		return p.memoryWork(h.Gather, 2*float64(r.ActivationBytes(len(e.p.Batch.UniqueIDs))))
+		return p.memoryWork(h.Gather, 2*float64(r.RowBytes(len(e.p.Batch.UniqueIDs))))
 	case merge:
 		g := p.grads[e.Layer]
 		return p.memoryWork(h.Gather, 3*float64(int64(len(e.IDs))*g.Row*r.GradBytes()))
@@ -248,8 +249,8 @@ func (p *prediction) diskWork(bytes, rate float64) (w virtualdevice.Work) {
 	return w
 }
 
-// packedWork is diskWork for data that is also compressed or decompressed. That takes seconds core-seconds, which are
-// spread over all cores.
+// packedWork is diskWork for data that is also compressed or decompressed. The compression takes
+// `seconds` core-seconds, which are spread over all cores.
 func (p *prediction) packedWork(bytes int64, seconds, rate float64) virtualdevice.Work {
 	w, cores := p.diskWork(float64(bytes), rate), float64(p.machine.Host.Cores)
 	if seconds > 0 {

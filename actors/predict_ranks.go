@@ -7,13 +7,14 @@ import (
 	"mt/device/virtual"
 )
 
-// This file predicts a run with several ranks. All ranks are assumed identical and always at the same place of the run,
-// so only one rank is predicted. Its exchanges take the network's time for their bytes. Other ranks are never late.
+// This file predicts a run with several ranks. All ranks are assumed to do the same at the same
+// time, so only one rank is predicted. Its exchanges take the network's time for their bytes. The
+// predicted rank never waits for another.
 
 // predictedWorld is the cluster.World of a predicted rank: the group of all ranks, of which only this one exists.
 type predictedWorld struct{ p *prediction }
 
-// Rank implements cluster.World.
+// Rank implements cluster.World: it returns the rank that the plan is for.
 func (w predictedWorld) Rank() int { return w.p.plan.Rank }
 
 // Size implements cluster.World.
@@ -49,12 +50,14 @@ func (c predictedComm) AllGather(value []byte, done func([][]byte, error)) {
 	c.exchange(int64(len(value)*(len(values)-1)), func() { done(values, nil) })
 }
 
-// AllGatherV implements cluster.Comm.
+// AllGatherV implements cluster.Comm. It takes the network's time to receive the other ranks'
+// parts.
 func (c predictedComm) AllGatherV(data []byte, counts []int, done func(error)) {
 	c.exchange(int64(len(data)-counts[c.p.plan.Rank]), func() { done(nil) })
 }
 
-// AllToAllV implements cluster.Comm.
+// AllToAllV implements cluster.Comm. It takes the network's time for the larger of the bytes to
+// send to, and to receive from, the other ranks.
 func (c predictedComm) AllToAllV(_ []byte, sendCounts []int, _ []byte, recvCounts []int, done func(error)) {
 	var out, in int64
 	for r := range sendCounts {

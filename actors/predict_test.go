@@ -14,7 +14,8 @@ import (
 	"mt/plan/rates"
 )
 
-// machine returns a fast GPU.
+// machine returns the rates of an imaginary GPU and host that are so fast that tests can slow down
+// one resource and see its effect.
 func machine() *rates.Machine {
 	fast := rates.Op{Rate: 1e4}
 	return &rates.Machine{Name: "test", Device: rates.Device{Name: "GPU", Kind: "cuda", Memory: 1, Bandwidth: 1e4,
@@ -24,7 +25,7 @@ func machine() *rates.Machine {
 		Disk: rates.Disk{Write: 1e4, Read: 1e4}}
 }
 
-// predict predicts a trial.
+// predict predicts the trial on machine m and returns the reports of its steps.
 func (tr trial) predict(t *testing.T, m *rates.Machine) (steps []StepReport) {
 	t.Helper()
 	var out outcome
@@ -34,8 +35,8 @@ func (tr trial) predict(t *testing.T, m *rates.Machine) (steps []StepReport) {
 	return steps
 }
 
-// TestPredictionMovesTheSameBytes: a predicted run follows the same programs as the real one. The same bytes cross the
-// link, whatever the depths.
+// TestPredictionMovesTheSameBytes: a predicted run follows the same programs as the real one, so
+// both report the same bytes copied between host and device, whatever the depths.
 func TestPredictionMovesTheSameBytes(t *testing.T) {
 	r := rand.New(rand.NewSource(5))
 	for range testkit.Count(t, 60, 6) {
@@ -61,8 +62,9 @@ func TestPredictionMovesTheSameBytes(t *testing.T) {
 	}
 }
 
-// TestPredictionOfPassing: activations between devices that reach each other do not cross the links to the host, and
-// take the machine's time.
+// TestPredictionOfPassing: an activation that passes between devices which can copy to each other
+// is not counted as a copy from or to the host. It takes the time of the machine's link between
+// devices.
 func TestPredictionOfPassing(t *testing.T) {
 	tr := base()
 	tr.copyTiles, tr.steps, tr.micro, tr.order, tr.lane = true, 3, 8, schedule.Lanes, []int{0, 1, 0, 1, 0}
@@ -83,7 +85,8 @@ func TestPredictionOfPassing(t *testing.T) {
 	}
 }
 
-// TestPredictionOfExperts: every expert gets its part of the tokens and is fetched.
+// TestPredictionOfExperts: a prediction gives every expert equally many tokens, and copies every
+// expert's tile to the device.
 func TestPredictionOfExperts(t *testing.T) {
 	for _, onDemand := range []bool{false, true} {
 		tr := base()
@@ -102,7 +105,8 @@ func TestPredictionOfExperts(t *testing.T) {
 	}
 }
 
-// TestPredictedStall: the stream waits for the slow resource, for its whole time.
+// TestPredictedStall: if one resource of the machine is slow, the predicted stall is counted under
+// that resource's cause, and is about as long as the resource is busy.
 func TestPredictedStall(t *testing.T) {
 	tr := base()
 	tr.copyTiles, tr.steps = true, 3
@@ -163,7 +167,8 @@ func TestPredictedStall(t *testing.T) {
 	}
 }
 
-// TestPredictionRepeats: a repeated prediction is identical. A machine without the necessary rates is rejected.
+// TestPredictionRepeats: two predictions of the same run give the same reports. Predict rejects a
+// machine that lacks a necessary rate.
 func TestPredictionRepeats(t *testing.T) {
 	tr := base()
 	tr.copyTiles = true
@@ -182,7 +187,8 @@ func TestPredictionRepeats(t *testing.T) {
 	}
 }
 
-// TestPredictedTimeline: the timelines of a predicted and a real run have the same tracks.
+// TestPredictedTimeline: the timeline (trace) of a predicted run has the same tracks as that of a
+// real run.
 func TestPredictedTimeline(t *testing.T) {
 	tr := base()
 	tr.copyTiles = true
@@ -217,7 +223,8 @@ func TestPredictedTimeline(t *testing.T) {
 	}
 }
 
-// TestCausesHaveWords: every cause of a stall has its own name and its own words.
+// TestCausesHaveWords: no two causes of a stall have the same name, or the same description in
+// reports.
 func TestCausesHaveWords(t *testing.T) {
 	seen := map[string]bool{}
 	for c := range NumCauses {
@@ -244,7 +251,8 @@ func TestPredictedLanes(t *testing.T) {
 	}
 }
 
-// TestPredictedPacking: compression makes a slow disk faster. Cores that must compress make a fast disk slower.
+// TestPredictedPacking: states that are compressed on disks make a run on a slow disk faster. On a
+// fast disk the compression's time on the host's cores makes the run slower.
 func TestPredictedPacking(t *testing.T) {
 	tr := base()
 	tr.steps, tr.noClip, tr.saveSteps = 3, true, 0

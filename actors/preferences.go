@@ -36,7 +36,8 @@ type PairSums struct {
 	LogChosen, LogReject float64 // sums of log p of chosen and of rejected answers
 }
 
-// numbers lists pointers to the float64 sums of s, for sending and adding.
+// numbers lists pointers to the float64 fields of s, so that add, append and decodePairs can loop
+// over them.
 func (s *PairSums) numbers() []*float64 {
 	return []*float64{&s.Loss, &s.Nats, &s.Chosen, &s.Rejected, &s.Right, &s.LogChosen, &s.LogReject}
 }
@@ -55,7 +56,7 @@ func (s *PairSums) mean(likelihood float64) float64 {
 	return s.Loss/float64(max(s.Pairs, 1)) + likelihood*s.Nats/float64(max(s.Targets, 1))
 }
 
-// append appends the sums to b, 8 bytes each.
+// append appends the sums to b, 8 bytes each. Ranks exchange them in this form.
 func (s PairSums) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, uint64(s.Pairs)), uint64(s.Targets))
 	for _, x := range s.numbers() {
@@ -73,15 +74,16 @@ func decodePairs(v []byte) (s PairSums) {
 	return s
 }
 
-// onPairs reports whether the run trains on pairs.
+// onPairs reports whether the run trains on preference pairs.
 func (r *run) onPairs() bool { return !r.plan.Spec.Preference.None() }
 
-// fillReferences sets what only training on preference pairs needs in to, the device's view of micro-batch m: the
-// reference model's log p of each document, and the weight of the likelihood loss. place puts a list into the batch's
-// staging buffer and returns its tensor.
+// fillReferences adds inputs for training on preference pairs to `to`, the micro-batch m as
+// launches see it. The inputs are the reference model's log p of each document, and the weight of
+// the likelihood loss. Function place puts a list into the batch's staging buffer and returns its
+// tensor on the device.
 //
-// A batch that stands in for a rank's missing rows has documents but no pairs. These documents have no targets, so
-// their reference values do not matter.
+// A rank without rows computes a stand-in batch, which has documents but no pairs. These documents
+// have no targets, so their reference values do not matter.
 func (r *lane) fillReferences(p *Pass, m *data.MicroBatch, to *layers.MicroBatch, place func([]int32) device.Tensor) {
 	if !r.onPairs() || p.Eval {
 		return

@@ -32,7 +32,8 @@ func TestOnlyPairs(t *testing.T) {
 	}
 }
 
-// TestSamePairs: the device is told which pairs have equal documents, and only those.
+// TestSamePairs: the device gets the list of pairs whose chosen and rejected answers are the same
+// tokens, and of no other pairs.
 func TestSamePairs(t *testing.T) {
 	p := &plan.Run{Spec: layers.Spec{Preference: op.PreferenceLoss{Kind: op.Sigmoid, Beta: 0.1}}}
 	r := &lane{plan: p, run: &run{plan: p, o: &Options{Preferences: &Preferences{Reference: func(_ bool, id int64) [2]float32 { return [2]float32{float32(id), -1} }}}}}

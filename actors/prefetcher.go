@@ -25,7 +25,7 @@ type prefetcherCore struct {
 	servers  []server
 }
 
-// prefetcherSpec describes a run to a Prefetcher.
+// prefetcherSpec has the settings of a run that a Prefetcher's core needs.
 type prefetcherSpec struct {
 	lane          laneID
 	layers        int
@@ -39,18 +39,20 @@ type prefetcherSpec struct {
 	reachedBy     []bool                   // by lane: its device can copy into this lane's slots
 }
 
-// server fills one kind of slot (weight, batch or activation slots) for the takes of a program. Servers are called in
-// order.
+// server fills one kind of slot (weight, batch or activation slots) for the takes of a program (a
+// take: the acquisition of one slot). Servers are called in order.
 type server interface {
-	// take handles msg. ok is false if the message is not for this server.
+	// take handles msg, such as the return of a slot. ok is false if the message is not for this
+	// server.
 	take(msg message) (out []effect, ok bool)
 	// serve gives free slots to the program's next takes, and fills them, as far as slots and contents allow.
 	serve(s *prefetchState) []effect
-	// served reports whether all takes are served.
+	// served reports whether all takes of the program have their slots.
 	served(s *prefetchState) bool
 }
 
-// versionState has what a layer's last message LayerUpdated said.
+// versionState has what the last LayerUpdated said about a layer: the version of its weights, and
+// why the update was late.
 type versionState struct {
 	version int
 	waited  Cause // what the update waited for: the Checkpointer, a disk, or nothing
@@ -103,7 +105,8 @@ func (c *prefetcherCore) step(msg message) (out []effect) {
 	return append(out, c.advance()...)
 }
 
-// take passes a message to the server that handles it.
+// take passes a message that the core itself does not handle to the server in charge. It panics if
+// there is none.
 func (c *prefetcherCore) take(msg message) []effect {
 	for _, s := range c.servers {
 		if out, ok := s.take(msg); ok {
@@ -113,7 +116,7 @@ func (c *prefetcherCore) take(msg message) []effect {
 	panic(unexpected(c.lane.prefetcher(), msg))
 }
 
-// program returns the state of the program with number seq; nil if the program is over.
+// program returns the progress of the program with number seq; nil if the program is over.
 func (c *prefetcherCore) program(seq int) *prefetchState {
 	for _, s := range c.programs {
 		if s.p.Seq == seq {
@@ -123,7 +126,8 @@ func (c *prefetcherCore) program(seq int) *prefetchState {
 	return nil
 }
 
-// advance serves all programs as far as possible. A program begins when all takes of the previous one are served.
+// advance fills slots for the current program as far as free slots and their contents allow. A
+// program begins when all slots of the previous one are filled.
 func (c *prefetcherCore) advance() (out []effect) {
 	for len(c.programs) > 0 {
 		s, all := c.programs[0], true
@@ -139,8 +143,9 @@ func (c *prefetcherCore) advance() (out []effect) {
 	return out
 }
 
-// upToDate reports whether layers are at the version that p needs. If not, cause is the reason why their update is not
-// done. Otherwise cause is the reason why it was late.
+// upToDate reports whether layers are at the version that pass p needs. If not, cause is the reason
+// why their update is not done. If they are, cause is the reason why weights came late, for the
+// case that a launch waits for them.
 func (c *prefetcherCore) upToDate(p *Pass, layers ...int) (ok bool, cause Cause) {
 	cause = StallWeights
 	for _, l := range layers {
@@ -233,7 +238,7 @@ func (e fetchBatch) start(r *lane, _ work) error {
 	return r.enqueued("prefetch the batch of step %d", e.p.Step)
 }
 
-// tileServer is the server that fills weight slots.
+// tileServer is the part of the Prefetcher that grants and fills weight slots.
 type tileServer struct {
 	c       *prefetcherCore
 	classes []schedule.Class           // by weight slot: its class
@@ -323,8 +328,8 @@ func (x *tileServer) serve(s *prefetchState) (out []effect) {
 	return out
 }
 
-// ready reports whether a visit's tile can be fetched. If not, cause is the missing input. Otherwise cause is the input
-// that came last, if the tile has waited.
+// ready reports whether a visit's tile can be copied to its slot. If not, cause is the missing
+// input. If it can, cause is the input that came last, if the tile had to wait.
 func (x *tileServer) ready(s *prefetchState, v schedule.Visit) (ok bool, cause Cause) {
 	for _, w := range x.hooks {
 		if waits, ok := w.ready(s, v); !ok {
@@ -368,8 +373,8 @@ func (r *lane) fetch(e fetchWeights) (moved int64, err error) {
 	return moved, r.enqueued("prefetch %s", r.names[e.Layer])
 }
 
-// placement is how the device gets at host data: through a copy in device memory (copied), or at its host address
-// (inPlace).
+// placement says how the device gets at host data: through a copy in device memory (copied), or at
+// its host address (inPlace).
 type placement interface {
 	// fetch enqueues the copy of a tile into a slot and returns the number of bytes.
 	fetch(t layers.Tile, s slot) int64
@@ -381,7 +386,8 @@ type placement interface {
 	upload(to device.Mem, staged []byte)
 }
 
-// placement returns the placement for tiles and batches of the lane's device.
+// placement returns the way in which the lane's device gets tiles and batches: copied into its
+// memory, or in place at their host addresses.
 func (r *lane) placement() placement {
 	return [...]placement{plan.Copied: copied{r}, plan.InPlace: inPlace{r}}[r.plan.Binding()]
 }
@@ -425,8 +431,8 @@ func (p inPlace) bind(staging []byte) (device.Mem, error) { return p.r.dev.BindH
 
 func (inPlace) upload(device.Mem, []byte) {}
 
-// inMemory returns the bytes [from, from+bytes) of a layer's tile, which lies in host memory. It is the tileView of
-// layers whose weights are not on a disk.
+// inMemory is the tileView of layers whose weights lie in host memory: it returns the bytes [from,
+// from+bytes) of the layer's tile there.
 func (r *lane) inMemory(_ layers.Tile, _ slot, layer int, from, bytes int64) []byte {
 	return r.o.Home.Tile(layer)[from : from+bytes]
 }
@@ -444,7 +450,8 @@ func (r *lane) sourceLayers() (out []int) {
 	return out
 }
 
-// allocWeights allocates the weight slots of all classes.
+// allocWeights allocates the weight slots of all classes (a class: slots of one size, such as the
+// slots for heads). It also chooses the memory from which each layer's tile is copied.
 func (r *lane) allocWeights() error {
 	for l := range r.schedule.Layers {
 		held := r.inMemory
@@ -485,8 +492,9 @@ func newActivationServer(c *prefetcherCore) *activationServer {
 	return &activationServer{c: c, free: ids(c.activations), passed: map[transit]bool{}, allotted: map[transit]fetchPassed{}}
 }
 
-// fetchActivation is the task of enqueuing the copy of a spilled activation into a slot. Its place in the host memory
-// for spills begins after Host tokens. Step is the training step of the pass.
+// fetchActivation is the task of enqueuing the copy of a spilled activation into a slot. The host
+// memory for spills holds the batch's tokens one after the other; the activation begins after Host
+// tokens. Step is the training step of the pass.
 type fetchActivation struct{ Slot, Host, Tokens, Step int }
 
 func (x *activationServer) take(msg message) ([]effect, bool) {
@@ -521,7 +529,8 @@ func (x *activationServer) serve(s *prefetchState) (out []effect) {
 	return out
 }
 
-// fill returns the effects that fill the activation slot of take t, and grant the slot to Compute.
+// fill returns the effects that fill a slot for the activation of take t, the program's entry for
+// it, and grant the slot to Compute.
 func (x *activationServer) fill(p *Pass, t schedule.Take, slot int) []effect {
 	o := p.Objects[t.Object]
 	granted := send{x.c.lane.compute(), ActivationFetched{Prog: p.Seq, Object: t.Object, Slot: slot, Filled: t.Fetch}}
@@ -540,7 +549,7 @@ func (e fetchActivation) start(r *lane, _ work) error {
 	return r.enqueued("prefetch an activation into slot %d", e.Slot)
 }
 
-// bringIn enqueues the copy of an activation from host memory into activation slot number to.
+// bringIn enqueues the copy of an activation from host memory into activation slot number `to`.
 func (r *lane) bringIn(to int, from []byte) {
 	slot := r.acts[to]
 	r.in.Wait(slot.idle)
@@ -558,8 +567,8 @@ func (r *lane) upErr() error {
 	return nil
 }
 
-// enqueued reports whether a copy was enqueued well: it returns the error of upErr, if any. The format what and args
-// name the operation in the error.
+// enqueued returns the first error of the streams that copy to the device, if any. A task calls it
+// after enqueueing a copy. Format what, with args, names the copy in the error.
 func (r *lane) enqueued(what string, args ...any) error {
 	if err := r.upErr(); err != nil {
 		return fmt.Errorf(what+": %w", append(args, err)...)

@@ -54,7 +54,8 @@ func (x *diskHook) ready(*prefetchState, schedule.Visit) (Cause, bool) { return 
 
 func (x *diskHook) idle(*prefetchState, schedule.Visit) bool { return false }
 
-// begin takes over the fetch of a tile on a disk: it queues the tile for reading.
+// begin takes over the fetch of a tile whose weights are on a disk. It starts the wait until the
+// weight slot is idle; the tile is read after that.
 func (x *diskHook) begin(g *grantedTile) ([]effect, bool) {
 	if !x.c.weightsOnDisk[g.copy.Layer] {
 		return nil, false
@@ -110,8 +111,8 @@ func (r *lane) allocParams() error {
 	return nil
 }
 
-// inParamBuffer returns the bytes [from, from+bytes) of a layer's tile. It is the tileView of layers whose weights are
-// on a disk, after tile t was read into the param buffer of weight slot s.
+// inParamBuffer is the tileView of layers whose weights are on a disk. It returns the bytes [from,
+// from+bytes) of a layer's tile, after tile t was read into the param buffer of weight slot s.
 func (r *lane) inParamBuffer(t layers.Tile, s slot, _ int, from, bytes int64) []byte {
 	read, _ := r.plan.ParamSpan(t)
 	return r.params[s.index][from-read:][:bytes]

@@ -6,7 +6,8 @@ import (
 	"mt/layers/schedule"
 )
 
-// TestFetchesWaitForSpills: an activation is fetched only after the number of spills in the program.
+// TestFetchesWaitForSpills: an activation of which several spills were requested (Take.Spills) is
+// copied back only after all of them are complete.
 func TestFetchesWaitForSpills(t *testing.T) {
 	s := schedule.Spec{Layers: dense(3)}
 	c := newPrefetcherCore(fetching(s, false, testDepths(1)), 0)

@@ -64,8 +64,8 @@ func (noWatch) matrix(*countedStream, string, orthogonalize)                   {
 func (noWatch) marked(*passTimeline, device.Event, mark)                       {}
 func (noWatch) stepDone(*passTimeline)                                         {}
 
-// carrier delivers messages and runs works. There are two: protoactor and goroutines in real time, or a virtual clock
-// for predictions.
+// carrier delivers messages and runs works. There are two implementations: protoactor and
+// goroutines in real time (protoCarrier), and a virtual clock for predictions (prediction).
 type carrier interface {
 	// start makes an actor ready for messages.
 	start(s *process) error
@@ -74,7 +74,8 @@ type carrier interface {
 	// begin does work w: it calls started and then f on a new goroutine. A virtual clock calls f after the predicted
 	// duration of w.
 	begin(w work, started, f func())
-	// result returns the result of f. On a virtual clock it calls f only if other works need the value that f computes.
+	// now returns the time by the clock of the run's host: real time, or the virtual time of a
+	// prediction.
 	result(w work, f func() (any, error)) (any, error)
 	// now returns the time of everything that is not work of devices.
 	now() time.Duration
@@ -84,7 +85,7 @@ type carrier interface {
 
 func newHub(c carrier) *hub { return &hub{carrier: c, watch: noWatch{}, ended: make(chan error, 1)} }
 
-// spawn starts the actor of s.
+// spawn connects s to the hub and starts its actor.
 func (h *hub) spawn(s *process) error {
 	s.hub = h
 	if err := h.start(s); err != nil {
@@ -94,7 +95,7 @@ func (h *hub) spawn(s *process) error {
 	return nil
 }
 
-// fail reports a fault to the Conductor, which ends the run.
+// fail tells the Conductor that actor id has failed. The Conductor then ends the run.
 func (h *hub) fail(id address, err error) { h.tell(conductorID, Failed{Actor: id, Err: err}) }
 
 // handle passes one message to the core of an actor and executes the effects. A panic means a broken invariant and ends
@@ -123,7 +124,8 @@ func (h *hub) handle(s *process, msg message) {
 	}
 }
 
-// done sends the messages of a completed work. The messages that carry a result (resultMessage) get result.
+// done sends the messages of a completed work. A message that carries the work's result
+// (resultMessage) gets it.
 func (h *hub) done(w work, result any) {
 	for _, s := range w.completed(result) {
 		h.tell(s.to, s.msg)
@@ -242,7 +244,8 @@ type resultMessage interface {
 	withResult(result any) message
 }
 
-// completed returns the messages to send after w. Those that carry a result (resultMessage) get result.
+// completed returns the messages to send after w. A message that carries the work's result
+// (resultMessage) gets it.
 func (w work) completed(result any) []send {
 	out := make([]send, len(w.done))
 	for i, s := range w.done {

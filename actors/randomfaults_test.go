@@ -65,8 +65,9 @@ func (k *keeper) Abort() {
 	k.open = nil
 }
 
-// books is a device that counts registered host memory. Usage counts device memory, and an unclosed stream shows as a
-// leaked goroutine, so books need count neither.
+// books is a device that counts the host memory registered with it, to check that all is
+// unregistered. The device's Usage already counts device memory, and an unclosed stream shows as a
+// leaked goroutine.
 type books struct {
 	device.Device
 	registered atomic.Int64
@@ -85,8 +86,9 @@ func (b *books) Unregister(memory ...[]byte) {
 	b.Device.Unregister(memory...)
 }
 
-// faulty runs tr with a failing device call, 0: none. late: the call fails later, as on a GPU (wrap.FailLate). The run
-// must always free everything; undisturbed checks memory and goroutines.
+// faulty runs tr and lets one call of its device fail; call 0: none. late: the call returns no
+// error, and the stream reports it later, as on a GPU (wrap.FailLate). Also after a failure the run
+// must free everything; undisturbed checks memory and goroutines.
 func (tr trial) faulty(t *testing.T, call int64, late bool) (out outcome, saves *keeper, dev *wrap.Failing, err error) {
 	t.Helper()
 	var all []*books // by lane
@@ -120,9 +122,10 @@ func (tr trial) faulty(t *testing.T, call int64, late bool) (out outcome, saves 
 	return out, saves, dev, err
 }
 
-// versionsOf finds for each layer the step of want after which it has these bits, and returns the newest and the oldest
-// of these steps. Such a step must exist: then no layer is half updated or updated with a wrong gradient. Muon updates
-// a layer in several works, so parts of the layer may be one step ahead.
+// versionsOf compares each layer of o with its states in want after 0, 1, 2, … steps. It returns
+// the newest and the oldest step at which a layer is. Each layer must equal one of the states: then
+// none is half updated or updated with a wrong gradient. Muon updates a layer in several works, so
+// parts of the layer may be one step ahead.
 func (o outcome) versionsOf(t *testing.T, err error, tr trial, want outcome) (newest, oldest int) {
 	t.Helper()
 	oldest = len(want.versions)
@@ -145,7 +148,8 @@ func (o outcome) versionsOf(t *testing.T, err error, tr trial, want outcome) (ne
 	return newest, oldest
 }
 
-// between reports whether each byte of l equals the byte of a or of b.
+// between reports whether each byte of l equals the byte of a or of b: l is a layer of which some
+// parts are already updated (b) and others not (a).
 func (l layerBytes) between(a, b layerBytes) bool {
 	either := func(l, a, b []byte) bool {
 		for i, x := range l {
@@ -168,8 +172,9 @@ func (l layerBytes) between(a, b layerBytes) bool {
 	return either(l.tile, a.tile, b.tile)
 }
 
-// TestEveryLateFault fails each call of a step late, as on a GPU: the stream reports the error when it reaches the
-// call. Nothing computed without the call's result reaches a weight or a moment.
+// TestEveryLateFault makes each call of a step in turn fail late, as on a GPU: the call returns no
+// error, and the stream reports it when it reaches the call. No value that was computed without the
+// call's result reaches a weight or a moment.
 func TestEveryLateFault(t *testing.T) {
 	every := int64(testkit.Every(t, 6))
 	undisturbed(t, func(t *testing.T) { everyLateFault(t, every) })
@@ -220,10 +225,11 @@ func onLanes(n int) func(*trial) {
 	}
 }
 
-// TestRandomFaults draws runs of every shape with saves and evaluations, and fails one device call in each.
+// TestRandomFaults draws runs of all kinds with saves and evaluations, and makes one device call in
+// each fail.
 //
 //   - The run ends with an error that names the call, and everything is freed.
-//   - Every checkpoint has the bits of the synchronous step, for a reported step.
+//   - Every checkpoint has the bits that a run without pipelining has at a reported step.
 //   - Every layer in memory has the bits after one step or the next. None is half updated.
 //   - A run resumed from the last checkpoint ends like the undisturbed run.
 func TestRandomFaults(t *testing.T) {
@@ -253,7 +259,8 @@ func TestRandomFaults(t *testing.T) {
 	}
 }
 
-// randomFaults fails three calls of the run that seed draws, and returns when each ended the run.
+// randomFaults draws a run from seed and repeats it with three different failing calls. It returns,
+// for each, how far the run was when it failed.
 func randomFaults(t *testing.T, seed int64) (ended []string) {
 	t.Helper()
 	r := rand.New(rand.NewSource(seed))

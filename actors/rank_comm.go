@@ -40,7 +40,8 @@ func (o *Options) checkWorld() error {
 	return nil
 }
 
-// joinRanks makes the communicators and memory of a run with several ranks. It waits for the other ranks.
+// joinRanks makes the communicators and memory of a run with several ranks. It waits until the
+// other ranks have made their communicators too.
 func (r *run) joinRanks() error {
 	w := r.o.World
 	if w == nil || w.Size() == 1 {
@@ -96,8 +97,8 @@ func (t *rankComm) endOp() {
 	t.closers = nil
 }
 
-// whenIdle calls f when no collective operation is in progress. That is immediately, unless the run has failed while
-// operations were in progress.
+// whenIdle calls f, which frees memory of collective operations, as soon as none is in progress.
+// That is at once, unless the run has failed while operations were in progress.
 func (t *rankComm) whenIdle(f func()) {
 	if t != nil {
 		t.mu.Lock()

@@ -21,7 +21,8 @@ import (
 
 // This file has tests of how several ranks save, skip steps, stop and fail together.
 
-// rankSaver is a recorder whose ranks write every layer together, as in a real run.
+// rankSaver is a recorder (a Saver that keeps what it is given) for one of several ranks. As in a
+// real run, all ranks take part in writing each layer.
 type rankSaver struct {
 	recorder
 	c cluster.Comm
@@ -41,7 +42,7 @@ func (s *rankSaver) Layer(i int, l *host.LayerState) error {
 	return s.recorder.Layer(i, l)
 }
 
-// saving gives every rank a saver. The result contains them when the run has ended.
+// saving gives every rank a rankSaver. The returned slice has the savers after the run has ended.
 func (tr *rankTrial) saving(t *testing.T) []*rankSaver {
 	savers := make([]*rankSaver, tr.ranks)
 	tr.change = func(rank int, o *Options) {
@@ -55,8 +56,8 @@ func (tr *rankTrial) saving(t *testing.T) []*rankSaver {
 	return savers
 }
 
-// TestRanksSave: all ranks write the same layers in the same order, each as it is after the step. Training continues
-// meanwhile as without saving.
+// TestRanksSave: all ranks write the same layers in the same order, each with its bits after the
+// step. The saves change no bit of the training.
 func TestRanksSave(t *testing.T) {
 	for _, noClip := range []bool{false, true} {
 		t.Run(fmt.Sprintf("clip %t", !noClip), func(t *testing.T) {
@@ -92,7 +93,8 @@ func TestRanksSave(t *testing.T) {
 	}
 }
 
-// rowsWith0 returns rows, one of which has token 0 in the given steps.
+// rowsWith0 returns a function that makes the rows of a step. In the given steps, row number `row`
+// contains token 0.
 func rowsWith0(row int, steps ...int) func(int) []data.Row {
 	return func(step int) (out []data.Row) {
 		for r := range 6 {
@@ -109,7 +111,8 @@ func rowsWith0(row int, steps ...int) func(int) []data.Row {
 	}
 }
 
-// TestRanksSkipTogether: the loss of one rank is not finite in steps 2 and 3, and all ranks skip them.
+// TestRanksSkipTogether: in steps 2 and 3 the loss of one rank is not finite. All ranks skip these
+// steps.
 func TestRanksSkipTogether(t *testing.T) {
 	testkit.NotShort(t)
 	for _, noClip := range []bool{false, true} {
@@ -125,7 +128,8 @@ func TestRanksSkipTogether(t *testing.T) {
 	}
 }
 
-// nonFinite trains until all ranks end with the same NonFiniteError.
+// nonFinite trains on all ranks and checks that all end with the same NonFiniteError, which it
+// returns.
 func (tr rankTrial) nonFinite(t *testing.T) *NonFiniteError {
 	t.Helper()
 	_, errs := tr.runRanks(t)
@@ -186,8 +190,8 @@ func TestRanksDiagnoseTogether(t *testing.T) {
 	}
 }
 
-// TestRanksSpoiltTogether: without clipping, a non-finite gradient ends all ranks at the same step. No operation stays
-// in progress.
+// TestRanksSpoiltTogether: without clipping, a non-finite gradient ends all ranks at the same step.
+// No collective operation stays in progress.
 func TestRanksSpoiltTogether(t *testing.T) {
 	testkit.NotShort(t)
 	for _, saving := range []bool{false, true} {
@@ -206,7 +210,8 @@ func TestRanksSpoiltTogether(t *testing.T) {
 	}
 }
 
-// TestOneRankIsAskedToStop: all ranks stop after the same step, save it, and are notified once.
+// TestOneRankIsAskedToStop: if one rank is asked to stop, all ranks stop after the same step and
+// save it. Each rank's Options.Stopping is called once.
 func TestOneRankIsAskedToStop(t *testing.T) {
 	testkit.NotShort(t)
 	for _, evaluating := range []bool{false, true} {
@@ -262,8 +267,8 @@ func TestRanksPause(t *testing.T) {
 	}
 }
 
-// TestAFaultOnOneRankEndsAll fails call 1, 2, 3, … of one rank's device. That rank ends with the error, and all others
-// with an error that names the rank. No memory and no goroutine is left.
+// TestAFaultOnOneRankEndsAll makes call 1, 2, 3, … of one rank's device fail. That rank ends with
+// the error, and all others with an error that names the rank. No memory and no goroutine is left.
 func TestAFaultOnOneRankEndsAll(t *testing.T) {
 	testkit.NotShort(t)
 	every := int64(testkit.Every(t, 16))
@@ -304,7 +309,8 @@ func TestAFaultOnOneRankEndsAll(t *testing.T) {
 	}
 }
 
-// TestRefusedRanks: options that several ranks do not support are errors, and so are batches and plans of other ranks.
+// TestRefusedRanks: a run with several ranks returns an error for options that it does not support,
+// for a batch that is not divided among the ranks, and for the plan of another rank.
 func TestRefusedRanks(t *testing.T) {
 	for _, c := range []struct {
 		change func(*rankTrial)

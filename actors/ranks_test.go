@@ -24,7 +24,7 @@ import (
 	"mt/plan"
 )
 
-// rankTrial is a trial on several ranks in one process.
+// rankTrial is a trial (test run) with several ranks, all in one process.
 type rankTrial struct {
 	trial
 	ranks int
@@ -37,14 +37,14 @@ type rankTrial struct {
 	beside bool                      // other runs allocate and free host memory at the same time
 }
 
-// together returns base with two of each buffer that several ranks need.
+// together returns the trial base for n ranks, with two exchange buffers and two gathers at once.
 func together(n int) rankTrial {
 	tr := rankTrial{trial: base(), ranks: n, seed: 1}
 	tr.depths.ExchangeBuffers, tr.depths.GathersAhead = 2, 2
 	return tr
 }
 
-// rankPlan is the plan of one rank.
+// rankPlan returns the plan of one rank.
 func (tr rankTrial) rankPlan(rank int) *plan.Run {
 	rows := tr.rows
 	tr.rows = (rows + tr.ranks - 1) / tr.ranks
@@ -60,7 +60,8 @@ func (tr rankTrial) rankPlan(rank int) *plan.Run {
 	return p
 }
 
-// smallUnits is recipe with units so small that they cut the layers of trials anywhere.
+// smallUnits is recipe with units (the pieces that are updated at a time) so small that ranks'
+// shares begin and end anywhere in a layer.
 type smallUnits struct{ optim.AdamW }
 
 func (smallUnits) Units(l model.Layout) (out []optim.Unit) {
@@ -73,8 +74,8 @@ func (smallUnits) Units(l model.Layout) (out []optim.Unit) {
 	return out
 }
 
-// runRanks trains on all ranks at once and returns each rank's outcome. A failing rank aborts all others, unless all
-// fail alike.
+// runRanks trains on all ranks at once and returns each rank's outcome. A rank that fails makes all
+// others end, unless all fail with the same error.
 func (tr rankTrial) runRanks(t *testing.T) ([]outcome, []error) {
 	t.Helper()
 	before := host.Usage().Now
@@ -96,7 +97,7 @@ func (tr rankTrial) runRanks(t *testing.T) ([]outcome, []error) {
 	return out, errs
 }
 
-// leaves reports whether more host memory is held than before, for any purpose.
+// leaves reports whether the process holds more host memory than `before`, for any purpose.
 func leaves(before [accounts.NumPurposes]int64) bool {
 	left := minus(host.Usage().Now, before)
 	return slices.Max(left[:]) > 0
@@ -161,7 +162,8 @@ func (tr rankTrial) runRank(t *testing.T, rank int, w cluster.World) (out outcom
 	return out, errors.Join(err, closing)
 }
 
-// mustTrain trains on all ranks. All must end well, report the same and have the same tiles. It combines their states.
+// mustTrain trains on all ranks. All ranks must end without an error, report the same losses and
+// have the same tiles. mustTrain combines their states into one outcome.
 func (tr rankTrial) mustTrain(t *testing.T) outcome {
 	t.Helper()
 	all, errs := tr.runRanks(t)
@@ -198,13 +200,14 @@ func (tr rankTrial) putTogether(t *testing.T, all []outcome) outcome {
 	return whole
 }
 
-// alone runs the trial on one host with the same recipe.
+// alone runs the trial as one rank, with the same optimizer, for comparison.
 func (tr rankTrial) alone(t *testing.T) outcome {
 	tr.ranks = 1
 	return tr.mustTrain(t)
 }
 
-// near returns the distances of two outcomes: relative for losses, root mean square for weights.
+// near returns how far two outcomes are apart: the largest relative difference of losses, and the
+// root mean square difference of weights.
 func (tr rankTrial) near(t *testing.T, a, b outcome) (losses, weights float64) {
 	t.Helper()
 	if len(a.steps) != len(b.steps) || len(a.evals) != len(b.evals) {
@@ -225,7 +228,7 @@ func (tr rankTrial) near(t *testing.T, a, b outcome) (losses, weights float64) {
 	return losses, math.Sqrt(weights / float64(len(x)))
 }
 
-// weights returns all weights of an outcome, exactly.
+// weights returns all weights of an outcome, joined exactly from tiles and lower halves.
 func (tr rankTrial) weights(t *testing.T, o outcome) (out []float32) {
 	t.Helper()
 	c := tr.config()
@@ -247,13 +250,14 @@ func (tr rankTrial) weights(t *testing.T, o outcome) (out []float32) {
 	return out
 }
 
-// TestRanksTrainAsOneHost: several ranks train what one host trains, up to the order of sums. All ranks get the same
-// bits, and so does every repeated run.
+// TestRanksTrainAsOneHost: several ranks train what one host trains, up to the order of sums. All
+// ranks get the same bits, and so does every repeated run.
 //
-// Sums over ranks are fp32 sums in another order, so gradients differ by about 1e-7 of their size. Adam turns that into
-// the same fraction of the learning rate, here 1e-2. But the sign of a nearly vanishing gradient can change, which
-// moves its weight by the whole rate. So the mean square over all weights is bounded. Gradients in bf16 are also
-// rounded on each rank, to 2^-9 of their size. Activations in bf16 round every difference.
+// Gradients differ by about 1e-7 of their size, because ranks sum them in fp32 in another order.
+// Adam turns that into a weight change of 1e-7 times the learning rate, here 1e-2. But the sign of
+// a nearly vanishing gradient can change, which moves its weight by the whole learning rate. So the
+// test bounds the mean square over all weights. Gradients in bf16 are also rounded on each rank, to
+// 2^-9 of their size. Activations in bf16 round every difference.
 func TestRanksTrainAsOneHost(t *testing.T) {
 	undisturbed(t, ranksAsOneHost)
 }
@@ -284,8 +288,8 @@ func ranksAsOneHost(t *testing.T) {
 	}
 }
 
-// rankTrials are what ranks train in tests, with how far losses (relative) and weights may be from
-// one host's.
+// rankTrials are the runs that TestRanksTrainAsOneHost compares: what each changes, and how far its
+// losses (relative) and weights (root mean square) may be from one host's.
 var rankTrials = []struct {
 	name            string
 	losses, weights float64

@@ -8,7 +8,8 @@ import (
 	"mt/device"
 )
 
-// registrar is a device that records registered memory and how it ends.
+// registrar is a device that records the sizes of the memory registered with it, and how the
+// registration ends.
 type registrar struct {
 	device.Device
 	sizes []int
@@ -27,11 +28,13 @@ func (r *registrar) Unregister(memory ...[]byte) {
 	r.Device.Unregister(memory...)
 }
 
-// LeavePinned stands for package cuda's method.
+// LeavePinned imitates the optional method of package cuda's device, which leaves host memory
+// pinned because the process ends.
 func (r *registrar) LeavePinned() { r.ends = append(r.ends, "leave") }
 
-// TestRegistering: a device registers tiles in the order of their layers, then memory for activations, then gradient
-// slabs. If the process ends, memory stays pinned; the device learns this before the run unregisters it.
+// TestRegistering: a run registers host memory in this order: tiles by layer, memory for
+// activations, gradient slabs. If the process is about to end, the run tells the device to leave
+// memory pinned (LeavePinned) before it unregisters the memory.
 func TestRegistering(t *testing.T) {
 	for leave, want := range map[bool][]string{false: {"unregister"}, true: {"leave", "unregister"}} {
 		tr := small()

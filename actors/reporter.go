@@ -2,8 +2,8 @@ package actors
 
 import "time"
 
-// The Reporter reports every step and evaluation to the caller, in order. It adds the measurements of the streams'
-// clocks and counters.
+// The Reporter passes the report of every step and evaluation to the caller, in order. It adds
+// measurements: times, copied bytes and stalls.
 
 // reporterCore is the pure part of the Reporter.
 type reporterCore struct{}

@@ -26,8 +26,9 @@ func Run(o Options) (err error) {
 	})
 }
 
-// execute runs o with its actors on carrier c. Once the actors have started, it calls wait, which waits for the end of
-// the run and returns the run's error.
+// execute runs o with its actors on carrier c (which delivers messages and runs works). Once the
+// actors have started, it calls wait, which waits for the end of the run and returns the run's
+// error.
 func execute(o Options, c carrier, wait func(*run) error) (err error) {
 	if n := o.Plan.Lanes(); n != len(o.Devices) {
 		return fmt.Errorf("%d devices for a plan with %d lanes", len(o.Devices), n)
@@ -205,8 +206,9 @@ func (l *lane) processes(balance balancing) []*process {
 		{id: l.index.prefetcher(), core: prefetcher}}
 }
 
-// optimizerSpec describes the run to the Optimizer. By layer, into has the layer to whose gradient the layer's own is
-// added. clip bounds the norm of all gradients, bound the norm of each layer's gradient; 0: no bound.
+// optimizerSpec makes the settings of the Optimizer's core. For each layer, into has the layer to
+// whose gradient its own is added; the layer itself, unless two layers share a table. clip bounds
+// the norm of all gradients, bound the norm of each layer's gradient; 0: no bound.
 func (r *run) optimizerSpec(into []int, clip, bound float64) optimizerSpec {
 	p := r.plan
 	x := optimizerSpec{lanes: len(r.lanes), clip: clip, bound: bound, into: into, frozen: p.FrozenLayers(), distributed: r.comm != nil,

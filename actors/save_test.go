@@ -17,7 +17,8 @@ import (
 	"mt/layers/schedule"
 )
 
-// recorder is a Saver that records its calls. It fails or waits as the test says.
+// recorder is a Saver that records its calls and the layers that it gets. A test can make a call
+// fail (fail) or make Layer wait (hold).
 type recorder struct {
 	mu    sync.Mutex
 	calls []string
@@ -70,8 +71,8 @@ func (r *recorder) Commit(s State, pos int64) error {
 
 func (r *recorder) Abort() { _ = r.call("abort") }
 
-// TestSaves: at the requested steps and at the end, each layer is saved once between Open and Commit, with the state
-// and data position of the step.
+// TestSaves: a run saves at the requested steps and at its end. Each layer is saved once between
+// Open and Commit, with the weights of that step, and Commit gets the step's position in the data.
 func TestSaves(t *testing.T) {
 	tr := base()
 	rec := &recorder{}
@@ -160,8 +161,9 @@ func TestFailingSaves(t *testing.T) {
 	}
 }
 
-// TestSlowSavesHoldLayers: a layer's update waits while the layer is written. The checkpoint has the state of its step,
-// however far training is. The wait is booked to the checkpoint.
+// TestSlowSavesHoldLayers: while a layer is being written to a checkpoint, its next update waits.
+// So the checkpoint has the state of its step, however far training is. The wait is counted as a
+// stall with the cause checkpoint.
 func TestSlowSavesHoldLayers(t *testing.T) {
 	for _, noClip := range []bool{false, true} {
 		quick := base()
@@ -175,8 +177,8 @@ func TestSlowSavesHoldLayers(t *testing.T) {
 		slow.sync = false
 		rec := &recorder{cuts: map[int][]byte{}, hold: make(chan struct{})}
 		slow.saver = rec
-		// The first layer continues when the batch of step 3 is packed. By then training has passed step 1, whose state
-		// is being written.
+		// The write of the first layer goes on when the batch of step 3 is packed. By then training
+		// has passed step 1, whose checkpoint is being written.
 		var once, reached sync.Once
 		waiting := make(chan struct{})
 		rec.held = func() { once.Do(func() { close(waiting) }) }
@@ -195,10 +197,12 @@ func TestSlowSavesHoldLayers(t *testing.T) {
 	}
 }
 
-// sorted returns the bytes of b in order, because layers are written in any order.
+// sorted returns the bytes of b in ascending order. Tests compare checkpoints in this way, because
+// layers are written in any order.
 func sorted(b []byte) []byte { return slices.Sorted(slices.Values(b)) }
 
-// TestHeldUpdatesSaySo: the Optimizer holds a layer that is being saved, and reports the wait with the layer's update.
+// TestHeldUpdatesSaySo: the Optimizer does not update a layer that is being saved. The later
+// message LayerUpdated says that the update has waited for the checkpoint.
 func TestHeldUpdatesSaySo(t *testing.T) {
 	c := newOptimizerCore(optimizerSpec{lanes: 1, clip: 1, into: ids(3)}, State{})
 	gradients := func(step int) (out []effect) {
@@ -247,8 +251,8 @@ func TestHeldUpdatesSaySo(t *testing.T) {
 	}
 }
 
-// TestStopAnywhere stops runs when the n-th device operation is enqueued, for every n. Each run ends well after a
-// whole, saved step.
+// TestStopAnywhere asks runs to stop when the n-th device operation is enqueued, for every n. Each
+// run ends without an error after a complete step, which it has saved.
 func TestStopAnywhere(t *testing.T) {
 	testkit.NotShort(t)
 	t.Parallel()
@@ -289,8 +293,8 @@ func TestStopAnywhere(t *testing.T) {
 	}
 }
 
-// stopper closes stop when operation number at is enqueued. It counts operations that every micro-batch of a block
-// makes.
+// stopper is a device that asks the run to stop (closes stop) when operation number `at` is
+// enqueued. It counts only one kind of operation, which every micro-batch of a block makes.
 type stopper struct {
 	device.Device
 	at   int
@@ -307,7 +311,7 @@ func (s *stopper) Do(on device.Stream, o device.Op) {
 	s.Device.Do(on, o)
 }
 
-// TestStopWithoutSaving: a stopped run without saves ends at once.
+// TestStopWithoutSaving: a run without checkpoints that is asked to stop makes no further step.
 func TestStopWithoutSaving(t *testing.T) {
 	tr := base()
 	stop := make(chan struct{})
@@ -337,8 +341,9 @@ func TestStopBeforeTheBeginning(t *testing.T) {
 	}
 }
 
-// TestStopBetweenSteps: a run with nothing to save ends at once. An unsaved step is saved at rest after its updates,
-// and no other step is made.
+// TestStopBetweenSteps: a run is asked to stop after a step, while no other step has begun. If
+// nothing must be saved, it ends as soon as the updates are done. Otherwise it first requests a
+// checkpoint of the state after the step (AtRest). It makes no other step.
 func TestStopBetweenSteps(t *testing.T) {
 	ends := effect(send{reporterID, flushReports{}})
 	for _, noSave := range []bool{true, false} {

@@ -8,8 +8,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestBytesSent: in each step, every rank sends the bytes that the plan gives for its layers: gradients of the others'
-// shares, and its part of every tile to each other rank. Tables are tied, because gradients of rows could be smaller.
+// TestBytesSent: in each step, every rank sends as many bytes as the plan says: the gradients of
+// the other ranks' shares, and its own part of every tile to each other rank. Embeddings are tied,
+// so that the table's gradient is complete; a gradient of only the batch's rows could be smaller.
 func TestBytesSent(t *testing.T) {
 	testkit.NotShort(t)
 	for _, bf16 := range []bool{false, true} {

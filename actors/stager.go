@@ -145,9 +145,9 @@ func (c *stagerCore) step(msg message) []effect {
 	return append(out, c.advance()...)
 }
 
-// beginRound begins a save round, which reads the states of all layers and shows them to the Checkpointer. Layers that
-// an earlier round has yet to show come first. States that were read ahead for updates are dropped, and updates will
-// read them again.
+// beginRound begins a save round: it reads the states of all layers on disks and shows each to the
+// Checkpointer. Layers that an earlier round has not shown yet come first. States that were read
+// ahead for updates are dropped, and will be read again for the updates.
 func (c *stagerCore) beginRound() (out []effect) {
 	c.round++
 	c.toShow = append(c.toShow, slices.Sorted(slices.Values(c.order))...)
@@ -160,7 +160,8 @@ func (c *stagerCore) beginRound() (out []effect) {
 	return out
 }
 
-// read reports that a layer's state is in memory, to the actor that the state was read for: Checkpointer or Optimizer.
+// read is called when layer l's state has been read. It then tells the actor that needs the state:
+// the Checkpointer in a save round, otherwise the Optimizer.
 func (c *stagerCore) read(l int) []effect {
 	s := c.staged[l]
 	s.read, c.reading = true, false
@@ -190,7 +191,8 @@ func (c *stagerCore) drop(l int) []effect {
 	return []effect{work{do: dropState{l}}}
 }
 
-// advance starts the next write and the next read, if none of the kind is in progress.
+// advance starts the next write to disks, unless a write is in progress, and the next read, unless
+// a read is in progress.
 func (c *stagerCore) advance() (out []effect) {
 	if len(c.toWrite) > 0 && !c.writing {
 		out = append(out, c.toWrite[0])
@@ -255,7 +257,8 @@ func (r *run) named(what string, layer int, err error) error {
 	return fmt.Errorf("%s %s: %w", what, r.names[layer], err)
 }
 
-// diskTraffic counts what a run reads from and writes to disks, apart from checkpoints.
+// diskTraffic counts the bytes that a run reads from and writes to disks, and the time for which
+// disks are busy. Checkpoints are not counted.
 type diskTraffic struct {
 	read, written atomic.Int64 // bytes, uncompressed
 
@@ -265,7 +268,8 @@ type diskTraffic struct {
 	busy  time.Duration // time with a work in progress, up to since
 }
 
-// count changes the number of works in progress by n at time now: 1 when a work begins, −1 when it ends.
+// count changes the number of reads and writes in progress by n at time now: 1 when one begins, −1
+// when it ends. It adds the time since the last change to d.busy, if any was in progress.
 func (d *diskTraffic) count(n int, now time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -275,7 +279,8 @@ func (d *diskTraffic) count(n int, now time.Duration) {
 	d.works, d.since = d.works+n, now
 }
 
-// busyUntil returns how long at least one work was in progress, from the start of the run to now.
+// busyUntil returns for how long at least one read or write was in progress, from the start of the
+// run to now.
 func (d *diskTraffic) busyUntil(now time.Duration) time.Duration {
 	d.count(0, now)
 	d.mu.Lock()
@@ -283,8 +288,9 @@ func (d *diskTraffic) busyUntil(now time.Duration) time.Duration {
 	return d.busy
 }
 
-// onDisk does work w of actor id on a goroutine, where f reads or writes this many bytes on a disk. When f is done, the
-// bytes are added to moved. Bytes that compression saves are included; host.Home.Spared counts them.
+// onDisk does work w of actor id on a goroutine. f reads or writes this many bytes on a disk. When
+// f is done, the bytes are added to moved. The bytes are counted uncompressed; host.Home.Spared
+// counts the bytes that compression saves.
 func (r *run) onDisk(id address, w work, moved *atomic.Int64, bytes int64, f func() error) {
 	r.hub.async(id, w, func() (any, error) {
 		r.disks.count(1, r.hub.now())

@@ -58,16 +58,18 @@ func (c *stagerCore) putGrad(m GradMeasured) {
 	c.toWrite = append(c.toWrite, work{do: putGrad{Layer: m.Layer, Slab: m.Slab}, done: []send{{stagerID, gradWritten{m}}}})
 }
 
-// gradWritten returns the slab of a gradient that is now on its disk.
+// gradWritten returns the slab of a gradient to the Offloader, because the gradient is now on its
+// disk.
 func (c *stagerCore) gradWritten(m gradWritten) []effect {
 	c.writing = false
 	c.grads.writing[m.Layer]--
 	return []effect{send{m.Lane.offloader(), SlabFreed{m.Slab}}}
 }
 
-// readGrad returns the work that reads the next wanted gradient; false: none can be read now. Only layers in state
-// slots whose gradient is written are candidates. Of these it takes the layer that is updated first. All states in
-// slots are complete, because no read is in progress.
+// readGrad returns the work that reads the next gradient that the Optimizer has requested; false:
+// none can be read now. Only layers whose state is in a state slot and whose gradient is completely
+// written are candidates. Of these it takes the layer that is updated first. All states in slots
+// are complete, because no read is in progress.
 func (c *stagerCore) readGrad() (work, bool) {
 	if c.reading || c.grads.onDisk == nil {
 		return work{}, false

@@ -23,9 +23,10 @@ type stalls struct {
 	watch laneWatch // notified of every summed mark
 }
 
-// passTimeline has the marks of one pass on the compute stream, in stream order. While the program runs, the times
-// between marks that the device has passed are summed, and their events are used for new marks. Without this reuse,
-// layers with experts would need tens of thousands of events. A nil passTimeline records nothing.
+// passTimeline has the marks of one pass on the compute stream, in stream order. A mark is an event
+// after a wait or a launch. When the device has passed marks, the times between them are summed and
+// their events are used for new marks. Without this reuse, layers with experts would need tens of
+// thousands of events. A nil passTimeline records nothing.
 type passTimeline struct {
 	of     *stalls
 	stream device.Stream
@@ -36,7 +37,8 @@ type passTimeline struct {
 	ends   []device.Event // of stalls, freed with this timeline
 	err    error          // the first error of making an event
 
-	// For the trace: the launch of the next marks, the step, and the shown start and end.
+	// work, step and shown are for the trace. The next marks belong to launch work, step is the
+	// training step, and shown has the start and end of the pass in the trace.
 	work  *piece
 	step  int
 	shown [2]time.Duration
@@ -67,8 +69,8 @@ func (c *stalls) event() (device.Event, error) {
 	return e, err
 }
 
-// timeline returns the timeline of program number prog, and makes it on the first call. A timeline begins where the
-// timed work before it on the stream ended.
+// timeline returns the timeline of program number prog on stream s, and makes it on the first call.
+// The timeline begins where the previous timeline on the stream ends.
 func (c *stalls) timeline(s device.Stream, prog int) *passTimeline {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,8 +115,8 @@ func (t *passTimeline) add(m mark) {
 	t.made++
 }
 
-// marksMade returns the number of marks made so far, 0 for nil. When the device has passed these marks, the caller
-// calls stalls.passed with this number.
+// marksMade returns the number of marks made so far; 0 for nil. The caller passes this number to
+// stalls.passed when the device has passed these marks.
 func (t *passTimeline) marksMade() int {
 	if t == nil {
 		return 0
@@ -150,7 +152,8 @@ func (t *passTimeline) sum(marks int) {
 	}
 }
 
-// failed returns the first error in making a mark; nil if there is none or t is nil.
+// failed returns the first error in making a mark, such as a failed event; nil if there is none or
+// t is nil.
 func (t *passTimeline) failed() error {
 	if t == nil {
 		return nil
@@ -216,18 +219,20 @@ type countedStream struct {
 
 // streamWatch observes the operations of a stream for the timeline.
 type streamWatch interface {
-	// copies precedes a copy.
+	// copies is called before a copy is enqueued.
 	copies()
-	// stops says that the current work ends here. An event that is recorded next does not belong to it.
+	// stops is called where the current piece of work ends on the stream: an event that is recorded
+	// next no longer belongs to it.
 	stops()
-	// wait enqueues a wait, and notify a notification. end only ends the current work, on a stream without
-	// notifications.
+	// wait enqueues a wait for e, and notify a notification, which also ends the current piece of
+	// work. end ends it on a stream without notifications.
 	wait(e device.Event)
 	notify(f func(error))
 	end()
 }
 
-// unwatched is the watch of a stream in a run without a timeline. It only does the operations.
+// unwatched is the streamWatch of a run without a timeline. It enqueues waits and notifications and
+// records nothing.
 type unwatched struct{ device.Stream }
 
 func (unwatched) copies()                {}
@@ -263,5 +268,6 @@ func (s *countedStream) Wait(e device.Event) { s.watch.wait(e) }
 
 func (s *countedStream) Notify(f func(error)) { s.watch.notify(f) }
 
-// end ends the current work in the timeline, on a stream that enqueues no notification after its works.
+// end tells the timeline that the current piece of work ends here. It is for streams without a
+// notification after their copies.
 func (s *countedStream) end() { s.watch.end() }

@@ -14,7 +14,8 @@ import (
 	"mt/layers/schedule"
 )
 
-// fakeClockDevice makes events that a fakeStream stamps with its time.
+// fakeClockDevice makes events to which a fakeStream gives its own time, so that a test decides how
+// long launches and waits take.
 type fakeClockDevice struct {
 	device.Device
 	made int
@@ -27,7 +28,7 @@ func (d *fakeClockDevice) NewEvent() (device.Event, error) { d.made++; return &f
 func (e *fakeEvent) Elapsed(start device.Event) time.Duration { return e.at - start.(*fakeEvent).at }
 func (e *fakeEvent) Close()                                   {}
 
-// fakeStream has a time that the test sets.
+// fakeStream is a stream whose time the test sets.
 type fakeStream struct {
 	device.Stream
 	now time.Duration
@@ -35,8 +36,9 @@ type fakeStream struct {
 
 func (s *fakeStream) Record(e device.Event) { e.(*fakeEvent).at = s.now }
 
-// TestClock sets a stream's time. Waits within a program and between two are booked to their cause. Work is not booked,
-// and the time of an evaluation belongs to no program.
+// TestClock sets a stream's time by hand. Waits within a program and between two programs are
+// counted under their causes. Launches are not counted as stalls, and the time of an evaluation
+// belongs to no program.
 func TestClock(t *testing.T) {
 	dev := &fakeClockDevice{}
 	c, s := newStalls(dev), &fakeStream{}
@@ -101,8 +103,9 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestClockSumsAsItGoes: calls of passed change no result, whenever they come. They bound the events by the marks in
-// progress.
+// TestClockSumsAsItGoes: passed sums the stalls of the marks that the device has passed. Calls of
+// it while a program runs do not change the result, whenever they come. They keep the number of
+// events small: only marks that the device has not passed need one.
 func TestClockSumsAsItGoes(t *testing.T) {
 	const launches, ahead = 1000, 7 // marks that the device has not passed
 	r := rand.New(rand.NewSource(3))
@@ -133,14 +136,14 @@ func TestClockSumsAsItGoes(t *testing.T) {
 		}
 		clocks[1].passed(prog, told[len(told)-1]) // its last notification comes late
 	}
-	// A launch has 3 marks. passed is called in 2 of 3 cases, so 40 launches without a call are improbable (3^−40). The
-	// seed is fixed.
+	// Each launch makes 3 marks, and passed is called after 2 of 3 launches. So more than 40
+	// launches between two calls are improbable (3^−40). The seed is fixed.
 	if most := ahead + 3*40; devs[1].made > most || devs[0].made < 3*launches {
 		t.Errorf("%d events with what has passed, want at most %d; %d without", devs[1].made, most, devs[0].made)
 	}
 }
 
-// TestClockOfNothing: an untimed program took no time.
+// TestClockOfNothing: reading a program of which nothing was timed gives zero times.
 func TestClockOfNothing(t *testing.T) {
 	c := newStalls(&fakeClockDevice{})
 	if total, stall := c.read(7); total != 0 || stall != [NumCauses]time.Duration{} {
@@ -154,7 +157,8 @@ func TestClockOfNothing(t *testing.T) {
 	}
 }
 
-// launchesOf gives Compute a program and its inputs in the given order, and returns the launches by index.
+// launchesOf gives Compute's core a program and then its inputs in the given order. It returns the
+// launches that Compute enqueues, by their index.
 func launchesOf(c *computeCore, p *Pass, msgs ...message) map[int]enqueue {
 	out := map[int]enqueue{}
 	for _, m := range append([]message{PassPlanned{p}}, msgs...) {
@@ -169,8 +173,9 @@ func launchesOf(c *computeCore, p *Pass, msgs ...message) map[int]enqueue {
 	return out
 }
 
-// TestCausesOfStalls: a launch names its missing input. If weights or a batch were missing, it names what these had
-// waited for. Weights that stay in their slot are waited for once.
+// TestCausesOfStalls: a late launch names the input that was missing (Blocked). If that was a tile
+// or the batch, it names the reason why the tile or batch was late. A launch waits for a tile's
+// copy only at its first use in the slot.
 func TestCausesOfStalls(t *testing.T) {
 	p := planned(t, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}, fakeBatch(1))
 	batch := BatchFetched{Cause: StallUpdate}
@@ -193,7 +198,8 @@ func TestCausesOfStalls(t *testing.T) {
 			if len(got) != 5 {
 				t.Fatalf("%d of 5 launches", len(got))
 			}
-			// The first launches may name any other cause. The tested launch must name the input that came last.
+			// Earlier launches may name any cause. The tested launch must name the input that came
+			// last.
 			for i, want := range c.blocked {
 				if want != NoStall && got[i].Blocked != want {
 					t.Errorf("launch %d was blocked by %s, want %s", i, got[i].Blocked, want)
@@ -209,8 +215,9 @@ func TestCausesOfStalls(t *testing.T) {
 	}
 }
 
-// TestCauseOfPassage: activations from another lane have their own cause. Activations that come back from the host for
-// the backward have not.
+// TestCauseOfPassage: waiting for an activation from another lane has its own cause. Activations
+// that come back from the host for the backward count as activations, even if another lane computed
+// them.
 func TestCauseOfPassage(t *testing.T) {
 	programs := testkit.Must(schedule.Programs(schedule.Spec{Order: schedule.Lanes, Lane: []int{0, 1, 0, 0, 0}, Layers: dense(5), WeightSlots: 1, ActivationSlots: 3}, []int{2}))(t)
 	for lane, want := range [][]string{
@@ -242,7 +249,7 @@ func TestCauseOfPassage(t *testing.T) {
 	}
 }
 
-// TestGradBufferStall: a launch without a free gradient buffer names that cause.
+// TestGradBufferStall: a launch that was late because no gradient buffer was free names that cause.
 func TestGradBufferStall(t *testing.T) {
 	p := planned(t, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}, fakeBatch(1))
 	core := newComputeCore(computeSpec{gradBuffers: 1, experts: true})
@@ -265,8 +272,8 @@ func TestGradBufferStall(t *testing.T) {
 	}
 }
 
-// TestRunAhead: Compute keeps a few launches in progress, fewer if they are long. Waiting for that credit causes no
-// stall and hides none.
+// TestRunAhead: Compute keeps at most launchesAhead launches in progress, fewer if they have many
+// tokens (tokensAhead). Waiting for a launch to complete causes no stall and hides no other cause.
 func TestRunAhead(t *testing.T) {
 	for _, tc := range []struct{ micro, tokens, ahead int }{{20, 16384, launchesAhead}, {20, 1, launchesAhead}, {4, 50000, 2}, {3, 70000, 1}, {3, 524288, 1}} {
 		batch := &data.Batch{Supervised: 1, UniqueIDs: []int32{1}}
@@ -311,11 +318,12 @@ func TestRunAhead(t *testing.T) {
 	}
 }
 
-// TestCauseOfBatch: a launch that waits for the batch names what the batch waited for.
+// TestCauseOfBatch: a launch that was late because of the batch names the reason why the batch was
+// late.
 func TestCauseOfBatch(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		waited Cause // of the plan
+		waited Cause // Pass.Waited: why the plan was late
 		before []message
 		after  []message
 		want   Cause

@@ -11,7 +11,8 @@ import (
 	"mt/layers/schedule"
 )
 
-// whose is a device that records which streams copy activations, and which copy anything else, between device and host.
+// whose is a device that records, for each stream, whether it copies activations or something else
+// between device and host.
 type whose struct {
 	device.Device
 	mu     sync.Mutex
@@ -62,8 +63,9 @@ func (s whoseStream) CopyD2H(dst []byte, src device.Mem) {
 	s.Stream.CopyD2H(dst, src)
 }
 
-// TestActivationsHaveStreamsOfTheirOwn: weights and gradients never share a stream with activations from or to the
-// host. Without such activations the streams do not exist.
+// TestActivationsHaveStreamsOfTheirOwn: copies of activations from and to the host have their own
+// streams, and share none with weights and gradients. If a run copies no activations, these streams
+// do not exist.
 func TestActivationsHaveStreamsOfTheirOwn(t *testing.T) {
 	apart := []string{"activations in activations", "activations out activations", "d2h something else", "h2d something else"}
 	for name, tc := range map[string]struct {

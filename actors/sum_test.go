@@ -2,7 +2,8 @@ package actors
 
 import "testing"
 
-// A sum in fp32 would lose every loss after the first: half of its last unit is 1.
+// TestLossesAreSummedInFloat64: losses of very different size are summed exactly. A sum in fp32
+// would lose every loss after the first, 2^24, because fp32 values of this size are 2 apart.
 func TestLossesAreSummedInFloat64(t *testing.T) {
 	losses := []float32{1 << 24, 0.5, 0.25, 1, -(1 << 24)}
 	b := make([]byte, 4*len(losses))

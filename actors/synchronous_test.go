@@ -24,8 +24,8 @@ import (
 	"mt/plan"
 )
 
-// synchronous trains tr without the pipeline: everything is on the device, and steps follow each other. It runs on the
-// CPU unless tr opens a device.
+// synchronous trains tr without actors, as the reference for the pipeline: everything is on the
+// device, and operations follow each other. It runs on the CPU unless tr opens a device.
 func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 	t.Helper()
 	open := tr.open
@@ -87,7 +87,8 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 	return out, nil
 }
 
-// TestSynchronousStepFails: the step names the failing device call, changes no weight and frees its memory.
+// TestSynchronousStepFails: if a device call fails, the reference step (synchronous) returns its
+// error, changes no weight and frees its memory.
 func TestSynchronousStepFails(t *testing.T) {
 	testkit.NotShort(t)
 	t.Parallel()
@@ -119,8 +120,8 @@ func TestSynchronousStepFails(t *testing.T) {
 	}
 }
 
-// TestPipelineEqualsTheSynchronousStep: the pipeline gives the bits of the synchronous step, which does one thing after
-// the other and saves nothing of a block's forward.
+// TestPipelineEqualsTheSynchronousStep: the pipeline gives the same bits as the synchronous step,
+// the reference that does one thing after the other and saves nothing of a block's forward.
 func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 	for name, shape := range map[string]func(*trial){
 		"fp32":                 func(*trial) {},
@@ -192,8 +193,9 @@ func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 	}
 }
 
-// TestRandomRunsEqualTheSynchronousStep draws runs of every shape with random depths, threads, bindings, micro-batches,
-// recomputation and delays. All give the bits of the synchronous step.
+// TestRandomRunsEqualTheSynchronousStep draws runs with random models, depths, threads, copied or
+// shared tiles, micro-batches, recomputation and delays. All give the bits of the synchronous step,
+// the reference without a pipeline.
 func TestRandomRunsEqualTheSynchronousStep(t *testing.T) {
 	n := testkit.Count(t, 24, 8)
 	if testing.Short() {
@@ -214,7 +216,8 @@ func TestRandomRunsEqualTheSynchronousStep(t *testing.T) {
 	}
 }
 
-// randomKeeps draws what each block saves for its backward.
+// randomKeeps draws for each block which intermediate results of the forward it keeps for the
+// backward.
 func randomKeeps(r *rand.Rand, blocks int) layers.Keeps {
 	out := make(layers.Keeps, blocks)
 	for i := range out {
@@ -223,8 +226,9 @@ func randomKeeps(r *rand.Rand, blocks int) layers.Keeps {
 	return out
 }
 
-// TestWhatBlocksKeepChangesNothing: any choice of saved activations, also with spilled inputs, gives the bits of the
-// synchronous step, which saves none. It runs on the CPU and on an emulated GPU.
+// TestWhatBlocksKeepChangesNothing: whichever intermediate results blocks keep for the backward,
+// also with spilled inputs, the run gives the bits of the synchronous step, the reference that
+// keeps none. It runs on the CPU and on an emulated GPU.
 func TestWhatBlocksKeepChangesNothing(t *testing.T) {
 	for name, shape := range map[string]func(*trial){
 		"fp32":    func(tr *trial) { tr.blocks = 6 },
@@ -272,8 +276,8 @@ func TestWhatBlocksKeepChangesNothing(t *testing.T) {
 	}
 }
 
-// TestStepsReportWhatIsAttendedAgain: a step reports the (query, key) pairs of blocks that do not save attention's
-// output.
+// TestStepsReportWhatIsAttendedAgain: a step's report counts the (query, key) pairs that the
+// backward computes again, in blocks that do not keep attention's output.
 func TestStepsReportWhatIsAttendedAgain(t *testing.T) {
 	tr := base()
 	tr.steps, tr.keeps = 2, layers.Keeps{layers.KeepNothing, layers.KeepAttention, layers.KeepNothing}
@@ -285,7 +289,7 @@ func TestStepsReportWhatIsAttendedAgain(t *testing.T) {
 	mustRun(t, tr)
 }
 
-// randomTrial draws a run of any shape.
+// randomTrial draws a trial with a random model, batch, depths and other settings.
 func randomTrial(r *rand.Rand) trial {
 	coin := func() bool { return r.Intn(2) == 0 }
 	tr := base()

@@ -10,9 +10,10 @@ import (
 	"mt/model"
 )
 
-// This file tests gradients that wait for the norm on disks.
+// This file tests gradients that wait on disks until the norm over all layers is known.
 
-// gradsOnDisk also puts gradients on disks, for the blocks whose states are there. slabs is the number of shared slabs.
+// gradsOnDisk returns tr with gradients on disks too, for the blocks whose states are there. slabs
+// is the number of slabs that these layers share.
 func (tr trial) gradsOnDisk(slabs int) trial {
 	tr.gradOnDisk, tr.depths.GradSlabs = make([]bool, len(tr.stateOnDisk)), slabs
 	for l, layer := range tr.config().Layers() {
@@ -21,11 +22,12 @@ func (tr trial) gradsOnDisk(slabs int) trial {
 	return tr
 }
 
-// gradBytes returns the size of the gradients on disks.
+// gradBytes returns the size of all gradients that the trial puts on disks.
 func (tr trial) gradBytes() int64 { return tr.plan(tr.config()).GradDiskBytes() }
 
-// TestGradientsOnDisksChangeNothing: with blocks' gradients on disks, losses, norms, weights, moments and checkpoints
-// equal the run in memory. This holds for all depths, on devices that copy and on devices that sum gradients in slabs.
+// TestGradientsOnDisksChangeNothing: with blocks' gradients on disks, losses, norms, weights,
+// moments and checkpoints have the bits of a run in memory. This holds for all depths, on devices
+// that copy and on unified devices, which sum gradients directly in slabs.
 func TestGradientsOnDisksChangeNothing(t *testing.T) {
 	for name, change := range map[string]func(*trial){
 		"in place": func(*trial) {},
@@ -102,8 +104,8 @@ func TestGradientsOnDisksChangeNothing(t *testing.T) {
 	}
 }
 
-// TestPredictionOfGradientsOnDisks: a prediction moves the bytes of gradients on disks, once a step in each direction,
-// and counts their time.
+// TestPredictionOfGradientsOnDisks: a prediction counts the bytes of gradients on disks, once a
+// step in each direction, and the time that a slow disk needs for them.
 func TestPredictionOfGradientsOnDisks(t *testing.T) {
 	tr := base()
 	tr.copyTiles, tr.steps, tr.evalSteps = true, 3, 0

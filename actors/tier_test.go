@@ -28,7 +28,7 @@ func (tr trial) statesOnDisk(slots int) trial {
 	return tr
 }
 
-// weightsOnDiskToo also puts tiles on disks, for the blocks whose states are there.
+// weightsOnDiskToo returns tr with tiles on disks too, for the blocks whose states are there.
 func (tr trial) weightsOnDiskToo() trial {
 	tr.weightsOnDisk = make([]bool, len(tr.stateOnDisk))
 	for l, layer := range tr.config().Layers() {
@@ -37,8 +37,8 @@ func (tr trial) weightsOnDiskToo() trial {
 	return tr
 }
 
-// TestStatesOnDisksChangeNothing: losses, weights, moments and checkpoints equal the run in memory, for any choice of
-// layers and any number of state slots.
+// TestStatesOnDisksChangeNothing: with states on disks, losses, weights, moments and checkpoints
+// have the bits of a run in memory, for any choice of layers and any number of state slots.
 func TestStatesOnDisksChangeNothing(t *testing.T) {
 	for name, change := range map[string]func(*trial){
 		"clip":       func(*trial) {},
@@ -74,8 +74,9 @@ func TestStatesOnDisksChangeNothing(t *testing.T) {
 			var read, written int64
 			tr.reported = func(r StepReport) { read, written = read+r.DiskRead, written+r.DiskWritten }
 			sameAs(t, want, tr)
-			// Every updated state was read, in all steps. Some states of the last step may not be written when it is
-			// reported. Evaluations report nothing.
+			// Each of the 4 steps reads the state of every updated layer, n bytes altogether. Some
+			// states of the last step may not be written yet when the step is reported. Reports do
+			// not contain the traffic of evaluations.
 			if n := tr.stateBytes(); name == "packed" {
 				if read < 2*n || read >= 4*n || written < n || written >= 4*n {
 					t.Errorf("%d bytes were read and %d written in 4 steps of %d bytes of state that are in fewer on disks", read, written, n)
@@ -95,8 +96,9 @@ func TestStatesOnDisksChangeNothing(t *testing.T) {
 	}
 }
 
-// TestTilesOnDisksChangeNothing: with blocks' tiles on disks, losses, weights, moments and checkpoints equal the run in
-// memory, on devices that copy and on devices that do not. Every fetch reads its tile.
+// TestTilesOnDisksChangeNothing: with blocks' tiles on disks, losses, weights, moments and
+// checkpoints have the bits of a run in memory, on devices that copy and on unified devices. Every
+// fetch of such a tile reads it from the disk.
 func TestTilesOnDisksChangeNothing(t *testing.T) {
 	for name, change := range map[string]func(*trial){
 		"clip":    func(*trial) {},
@@ -154,13 +156,13 @@ func TestTilesOnDisksChangeNothing(t *testing.T) {
 	}
 }
 
-// stateBytes returns the size of the states and tiles on disks.
+// stateBytes returns the size of all states and tiles that the trial puts on disks.
 func (tr trial) stateBytes() int64 {
 	states, tiles := tr.plan(tr.config()).DiskBytes()
 	return states + tiles
 }
 
-// failingHome is a home whose disk call number fail fails.
+// failingHome is a home of which one disk call fails: call number `fail`, counted from 1.
 type failingHome struct {
 	*host.Store
 	mu          sync.Mutex
@@ -204,8 +206,8 @@ func (h *failingHome) FetchGrad(i int) error {
 	return h.call("gradient", i, func() error { return h.Store.FetchGrad(i) })
 }
 
-// TestEveryStateCallMayFail fails every read and write of a state and of a gradient, and every read of a tile. The run
-// ends with that error, which names the failed action.
+// TestEveryStateCallMayFail makes each read and write of a state or a gradient, and each read of a
+// tile, fail in turn. The run ends with that error, which names the failed action.
 func TestEveryStateCallMayFail(t *testing.T) {
 	testkit.NotShort(t)
 	t.Parallel()
@@ -234,7 +236,8 @@ func TestEveryStateCallMayFail(t *testing.T) {
 	}
 }
 
-// TestDisksAreBusy: concurrent works count once.
+// TestDisksAreBusy: diskTraffic counts the time during which at least one read or write is in
+// progress; concurrent ones do not count twice.
 func TestDisksAreBusy(t *testing.T) {
 	var d diskTraffic
 	for _, at := range []struct {
@@ -248,7 +251,8 @@ func TestDisksAreBusy(t *testing.T) {
 	}
 }
 
-// TestRoundsFollowEachOther: states that are requested again during a save round are shown once more, after the others.
+// TestRoundsFollowEachOther: if a second checkpoint requests all states while they are being shown
+// for the first (a save round), they are shown once more, after those of the first round.
 func TestRoundsFollowEachOther(t *testing.T) {
 	c := newStagerCore([]int{0, 1, 2}, 1)
 	var shown []int

@@ -14,15 +14,17 @@ import (
 	"mt/internal/testkit"
 )
 
-// This file says how tests share the machine and which runs they draw.
+// This file has the flags and helpers with which this package's tests run in parallel, draw random
+// runs and skip cases of short test runs.
 
 var (
 	firstSeed = flag.Int64("fault-seed", 0, "the seed of the first run that a test of random runs, faults or interleavings makes; 0: the usual one (MT_LONG=all: drawn)")
 	firstCall = flag.Int64("first-call", 0, "the first call that fails in a test which fails one call in several; 0: the usual one (MT_LONG=all: drawn)")
 )
 
-// TestMain runs more tests at once than there are cores, because most tests wait for delayed streams. Little of their
-// memory stays alive, so the garbage collector can be lazy.
+// TestMain lets more tests run at once than there are cores, because most tests wait for delayed
+// streams. It also makes the garbage collector run less often, because little of the tests' memory
+// stays alive.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	given := false
@@ -48,7 +50,8 @@ func undisturbed(t *testing.T, f func(t *testing.T)) {
 	settle(t, goroutines)
 }
 
-// drawSeed returns the first seed of n runs out of most. A failing test prints how to repeat the runs.
+// drawSeed returns the first of n consecutive seeds, drawn from 1 to `most`. A failing test prints
+// the flag that repeats its runs.
 func drawSeed(t *testing.T, n, most int) int64 {
 	t.Helper()
 	first := *firstSeed
@@ -63,7 +66,8 @@ func drawSeed(t *testing.T, n, most int) int64 {
 	return first
 }
 
-// drawCall returns the first failing call if one in every fails. A failing test prints how to repeat it.
+// drawCall returns the number of the first call that fails, for a test in which one call in `every`
+// fails. A failing test prints the flag that repeats it.
 func drawCall(t *testing.T, every int64) int64 {
 	t.Helper()
 	first := *firstCall
@@ -78,7 +82,7 @@ func drawCall(t *testing.T, every int64) int64 {
 	return first
 }
 
-// inShort skips a case under `go test -short` unless it is named.
+// inShort skips the test case called name under `go test -short`, unless it is one of `named`.
 func inShort(t *testing.T, name string, named ...string) {
 	t.Helper()
 	if !slices.Contains(named, name) {
@@ -86,7 +90,7 @@ func inShort(t *testing.T, name string, named ...string) {
 	}
 }
 
-// usually skips a case without the long tests unless it is named.
+// usually skips the test case called name unless long tests are enabled or it is one of `named`.
 func usually(t *testing.T, name string, named ...string) {
 	t.Helper()
 	if !slices.Contains(named, name) {

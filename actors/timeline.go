@@ -32,8 +32,9 @@ type tracer struct {
 	placed  map[credit]timeline.Track
 	until   map[timeline.Track]time.Duration // by track of a credit: end of the last reported hold
 
-	// skew is added to the hub's clock to get the time shown in the trace, which follows the clock of the first lane's
-	// device. skew changes from step to step. The shown time never runs back: least is its lower bound.
+	// skew is added to the hub's clock to get the time shown in the trace, which follows the clock
+	// of the first lane's device. skew changes from step to step, to correct drift. The shown time
+	// never runs back: least is its lower bound.
 	skew, least time.Duration
 }
 
@@ -106,7 +107,8 @@ func newTracer(rec *timeline.Recorder, now func() time.Duration, names []string)
 		updated: map[int]*piece{}, fetched: map[int]*piece{}, saved: map[int]*piece{}, summed: map[int]*piece{}, grads: map[int]*piece{}, states: map[int]credit{}, placed: map[credit]timeline.Track{}, until: map[timeline.Track]time.Duration{}}
 }
 
-// place returns the track of the trace on which the content of slot c is shown. It makes the track on the first call.
+// place returns the track (the row of the trace) on which the content of slot c is shown. It makes
+// the track on the first call.
 func (t *tracer) place(c credit) timeline.Track {
 	at, ok := t.placed[c]
 	if !ok {
@@ -174,9 +176,10 @@ func (t *tracer) reportHold(h *hold) {
 	}
 }
 
-// span returns the shown span of a hold. It begins at the end of the previous hold, because Perfetto drops overlapping
-// spans. Holds can overlap with weights used in place: fetching them copies nothing and can precede the last use of the
-// slot's previous weights.
+// span returns the span that the trace shows for hold h. The span begins no earlier than the end of
+// the previous hold of the slot, because Perfetto drops overlapping spans. Holds overlap if weights
+// are used in place: fetching them copies nothing and can precede the last use of the slot's
+// previous weights.
 func (t *tracer) span(h *hold) timeline.Span {
 	return timeline.Span{Track: h.track, Name: h.name, Step: h.step, Start: max(h.start, t.until[h.track]), End: h.end}
 }
@@ -312,7 +315,8 @@ func (t *tracer) onDisk(id address, do task, p *piece) {
 	}
 }
 
-// movesBy records that p uses the gradient of update e, which is in a slab or in the layer's state slot.
+// movesBy records that p, a piece of a layer's update, uses the layer's gradient. The gradient is
+// in a slab or, if it has waited on a disk, in the layer's state slot.
 func (t *tracer) movesBy(e update, p *piece) {
 	if e.Slab != noSlab {
 		t.follows("GradLanded", credit{kind: slabCredit, index: e.Slab}, p)
@@ -353,7 +357,8 @@ func (t *tracer) fetches(layer int, p *piece) {
 	}
 }
 
-// packs records that p packs the batch of task e into a free place for batches.
+// packs records that p packs the batch of task e. It takes the first free credit for a packed
+// batch, which the trace shows as a slot.
 func (t *tracer) packs(e packBatch, p *piece) {
 	p.name, p.step = "pack a batch", e.Step
 	if e.Eval {
@@ -367,8 +372,9 @@ func (t *tracer) packs(e packBatch, p *piece) {
 	t.takes(c, "batch", p)
 }
 
-// takesBatch records that p takes the batch of a pass, so another batch can be packed in its place. The batches of an
-// evaluation are taken in order, so they need no number.
+// takesBatch records that p copies the batch of a pass into a batch slot, so its credit is free for
+// another packed batch. The batches of an evaluation are used in order, so the one packed first is
+// taken.
 func (t *tracer) takesBatch(pass *Pass, p *piece) {
 	e := packBatch{Step: pass.Step}
 	if pass.Eval {
@@ -388,7 +394,8 @@ func (t *tracer) takesBatch(pass *Pass, p *piece) {
 	t.frees(t.holds[c])
 }
 
-// open returns spans for the slots whose content is still in use. The spans end at the current time.
+// open returns spans for the slots whose content is still in use, for viewers of a running step.
+// The spans end at the current time.
 func (t *tracer) open() (out []timeline.Span) {
 	for _, h := range t.holds {
 		if !h.begun || h.released && h.pending == 0 {

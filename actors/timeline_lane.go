@@ -11,8 +11,9 @@ import (
 	"mt/layers/schedule"
 )
 
-// This file traces the streams of a lane. Times come from events. For launches of a training step, the times are those
-// of the marks in stalls.go. So gaps of the compute stream in a trace are exactly its reported stalls.
+// This file traces the streams of a lane. Times come from events. For launches of a training step,
+// these are the events with which stalls.go measures stalls. So gaps of the compute stream in a
+// trace are exactly its reported stalls.
 
 // laneTracer traces what happens on one lane: it is the part of a tracer for the lane's streams.
 type laneTracer struct {
@@ -23,9 +24,9 @@ type laneTracer struct {
 	all, free []device.Event
 	closed    bool
 
-	// shift is added to the device's time to get the time shown in the trace. low and high bound it since the clocks
-	// were last corrected. The bounds come from finished works: each ends after it was enqueued and before its
-	// notification.
+	// shift is added to the device's time to get the time shown in the trace. The bounds of shift,
+	// low and high, follow from works finished since the last correction: a work ends after it was
+	// enqueued and before its notification.
 	shift, low, high time.Duration
 
 	routed  *piece // the router's last launch whose routing is not yet offloaded
@@ -112,8 +113,8 @@ func (t *tracer) places(lanes []*lane) {
 	places(batchCredit, lanes[0].plan.Depths.BatchesAhead, 0)
 }
 
-// weightCredit returns the credit that weight slot number slot is in the trace. The slot of a whole head is shown as a
-// credit of its own kind.
+// weightCredit returns the credit as which the trace shows weight slot number slot. The slot for a
+// whole head is a credit of another kind.
 func (r *lane) weightCredit(slot int) credit {
 	if n, _ := r.plan.Slots(schedule.Streamed); slot >= n {
 		return credit{headCredit, slot - n, r.index}
@@ -150,14 +151,15 @@ func (l *laneTracer) synchronize() (origin device.Event, err error) {
 	return origin, nil
 }
 
-// boundShift narrows the bounds of shift by a finished piece of work: the piece ended after it was enqueued and before
-// now.
+// boundShift narrows the bounds of shift by a finished piece of work, which ended after it was
+// enqueued and before now.
 func (l *laneTracer) boundShift(p *piece) {
 	end := p.end - l.shift
 	l.low, l.high = max(l.low, p.enqueued+l.skew-end), min(l.high, l.now()+l.skew-end)
 }
 
-// event returns an event to record, a used one if possible. The caller holds l.mu.
+// event returns an event to record: a used event that is no longer needed, or a new one. The caller
+// holds l.mu.
 func (l *laneTracer) event() (device.Event, error) {
 	if n := len(l.free); n > 0 {
 		e := l.free[n-1]
@@ -325,7 +327,8 @@ func (l *laneTracer) marked(t *passTimeline, before device.Event, m mark) {
 	}
 }
 
-// stepDone is called when all marks of a step are reported. It corrects the clocks for the next step.
+// stepDone is called when all marks (timed events) of a step are reported. It corrects the clocks
+// for the next step.
 func (l *laneTracer) stepDone(t *passTimeline) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -357,7 +360,7 @@ func (l *laneTracer) setClocks() {
 	l.shift += wrong
 }
 
-// words returns what the compute stream waited for, for people; "" for NoStall.
+// words describes for people what the compute stream has waited for; "" for NoStall.
 func (c Cause) words() string {
 	return [...]string{"", "weights", "an update", "an activation", "a gradient buffer", "data", "a checkpoint", "the routing", "another device", "a disk"}[c]
 }

@@ -34,7 +34,7 @@ type traceEvent struct {
 
 func (e traceEvent) end() float64 { return e.TS + e.Dur }
 
-// traced is the result of a run with a trace.
+// traced is a recorded trace and the reports of its run.
 type traced struct {
 	tracks  map[int]string
 	spans   map[string][]traceEvent // by track, in order
@@ -49,7 +49,7 @@ type memoryFile struct{ bytes.Buffer }
 
 func (*memoryFile) Close() error { return nil }
 
-// trace runs tr with a trace.
+// trace runs tr, records a trace of the run and reads it.
 func (tr trial) trace(t *testing.T) (out traced) {
 	t.Helper()
 	var content memoryFile
@@ -87,7 +87,8 @@ func (tr trial) trace(t *testing.T) (out traced) {
 	return out
 }
 
-// slowCopies are delays with which every cause of a stall takes time.
+// slowCopies is a delay for streams: every third operation of a copying stream takes 300 µs, so
+// that every cause of a stall takes visible time.
 func slowCopies(stream string, n int64) time.Duration {
 	if stream != "compute" && n%3 == 0 {
 		return 300 * time.Microsecond
@@ -95,7 +96,8 @@ func slowCopies(stream string, n int64) time.Duration {
 	return 0
 }
 
-// slowLaunches are delays that make launches wait for each other after the clocks were compared.
+// slowLaunches is a delay for streams: launches take 100 µs, so that they wait for each other. The
+// first 50 are not delayed, because the tracer compares clocks then.
 func slowLaunches(stream string, n int64) time.Duration {
 	if stream == "compute" && n > 50 {
 		return 100 * time.Microsecond
@@ -103,7 +105,7 @@ func slowLaunches(stream string, n int64) time.Duration {
 	return 0
 }
 
-// tracedShapes returns runs that together show everything in a trace.
+// tracedShapes returns trials whose traces together contain everything that a trace can show.
 func tracedShapes() map[string]trial {
 	least := plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 2, ActivationSlots: 3, BatchesAhead: 1}
 	out := map[string]trial{}
@@ -144,8 +146,8 @@ func tracedShapes() map[string]trial {
 	return out
 }
 
-// TestTraceOfRuns: spans of one track never overlap. Gaps of a stream are its reported stalls. Arrows go forward,
-// between spans.
+// TestTraceOfRuns: in a trace, the spans of one track never overlap, the gaps of the compute stream
+// are its reported stalls, and arrows lead from one span to another, forward in time.
 func TestTraceOfRuns(t *testing.T) {
 	for name, tr := range tracedShapes() {
 		t.Run(name, func(t *testing.T) {
@@ -165,13 +167,13 @@ func TestTraceOfRuns(t *testing.T) {
 	}
 }
 
-// lost is a stream that has failed.
+// lost is a stream that has failed: it returns an error.
 type lost struct{ device.Stream }
 
 func (lost) Err() error { return errors.New("lost") }
 
-// TestTraceBesideALostStream: the trace of a run has the works of the device's other streams, and nothing of a failed
-// stream, whose events are invalid.
+// TestTraceBesideALostStream: if a stream has failed, the trace has the works of the device's other
+// streams and none of the failed stream, whose events are invalid.
 func TestTraceBesideALostStream(t *testing.T) {
 	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 	defer dev.Close()
@@ -206,7 +208,8 @@ func TestTraceBesideALostStream(t *testing.T) {
 	}
 }
 
-// TestTraceOnCUDA is the same test for the streams and events of an emulated GPU.
+// TestTraceOnCUDA: the claims of TestTraceOfRuns also hold for the streams and events of an
+// emulated GPU.
 func TestTraceOnCUDA(t *testing.T) {
 	testkit.NotShort(t)
 	tr := base()
@@ -217,8 +220,9 @@ func TestTraceOnCUDA(t *testing.T) {
 	tr.trace(t).check(t, tr)
 }
 
-// TestClocksAreKeptTogether: after each step the clocks are corrected, so that no work precedes its enqueuing or
-// follows its notification. The first device sets the hub's clock, which sets the others. No time is shown twice.
+// TestClocksAreKeptTogether: after each step the tracer corrects its clocks, so that no work is
+// shown before it was enqueued or after its notification. The hub's clock follows the first device;
+// other devices' clocks follow the hub. The shown time never runs back.
 func TestClocksAreKeptTogether(t *testing.T) {
 	const us = time.Microsecond
 	for index := range laneID(2) {
@@ -270,7 +274,8 @@ func (g traced) check(t *testing.T, tr trial) {
 			}
 		}
 	}
-	// Batches of the training and of an evaluation: those packed ahead, and one on its way to the device.
+	// At most this many batches exist at a time: for training and for an evaluation each, those
+	// packed ahead and one that is being copied to the device.
 	if most := 2 * (tr.depths.BatchesAhead + 1); g.spans["batch "+strconv.Itoa(most)] != nil {
 		t.Errorf("more than %d batches are held at a time", most)
 	}
@@ -279,8 +284,8 @@ func (g traced) check(t *testing.T, tr trial) {
 	g.checkSteps(t, tr)
 }
 
-// checkStalls compares gaps with the reported stalls, by step and cause, and the rest of the compute stream's time with
-// its work.
+// checkStalls compares the gaps in the compute stream's track with the reported stalls, by step and
+// cause. The rest of the stream's time must be covered by launches.
 func (g traced) checkStalls(t *testing.T) {
 	t.Helper()
 	for _, r := range g.reports {
@@ -310,8 +315,8 @@ func (g traced) checkStalls(t *testing.T) {
 	}
 }
 
-// checkFlows checks every arrow: it begins in a span, and a span begins at its end, at the same time or later. All
-// credits and main messages have arrows.
+// checkFlows checks every arrow of a trace: it begins within a span, and ends where another span
+// begins, not earlier. All kinds of credits and the main messages must have arrows.
 func (g traced) checkFlows(t *testing.T, tr trial) {
 	t.Helper()
 	found := map[string]int{}
@@ -366,7 +371,8 @@ func (g traced) checkFlows(t *testing.T, tr trial) {
 	}
 }
 
-// checkSteps compares the viewers' steps with their reports.
+// checkSteps compares the steps that the timeline shows to viewers of a running training with the
+// steps' reports.
 func (g traced) checkSteps(t *testing.T, tr trial) {
 	t.Helper()
 	for i, r := range g.reports {
@@ -404,7 +410,8 @@ func (g traced) checkSteps(t *testing.T, tr trial) {
 	}
 }
 
-// TestTraceOfFaults: a failing device call ends a run with a trace as it ends a run without one.
+// TestTraceOfFaults: if a device call fails, a run with a trace ends with the same error as a run
+// without one.
 func TestTraceOfFaults(t *testing.T) {
 	tr := base()
 	tr.blocks, tr.rows, tr.steps, tr.copyTiles = 1, 2, 1, true

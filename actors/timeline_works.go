@@ -54,9 +54,9 @@ func (l *laneTracer) launchCredits(e enqueue, la schedule.Launch, v schedule.Vis
 	}
 }
 
-// activation records that launch p uses an activation, the object with number id, in an activation slot; slot −1: there
-// is none. turned: the launch replaces the activation by another one. fetched: the activation was copied from the host
-// into the slot.
+// activation records that launch p uses an activation, the object with number id, in an activation
+// slot; slot −1: there is none. If turned, the launch replaces the activation in the slot by
+// another one. If fetched, the activation was copied from the host into the slot.
 func (l *laneTracer) activation(pass *Pass, slot, id int, fetched, turned bool, p *piece) {
 	if slot < 0 {
 		return
@@ -170,7 +170,8 @@ func (l *laneTracer) copying(s *countedStream, do task) {
 	followed.begins(p)
 }
 
-// matrix records a stream's part (what) in orthogonalizing a matrix of a layer.
+// matrix records the operations on stream s for orthogonalizing a matrix (Muon). what names them in
+// the trace, for example "bring up" for the copy to the device.
 func (l *laneTracer) matrix(s *countedStream, what string, e orthogonalize) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 
 // This file makes small programs for tests of single actors.
 
-// fakeBatch has micro-batches of the given sizes.
+// fakeBatch returns a batch of micro-batches with these numbers of tokens.
 func fakeBatch(tokens ...int) *data.Batch {
 	b := &data.Batch{Supervised: 1}
 	for _, n := range tokens {
@@ -23,7 +23,7 @@ func fakeBatch(tokens ...int) *data.Batch {
 	return b
 }
 
-// planned returns the pass of b through a program of s.
+// planned plans a program for batch b with the settings s, and returns the pass.
 func planned(t *testing.T, s schedule.Spec, b *data.Batch) *Pass {
 	t.Helper()
 	var tokens []int
@@ -56,8 +56,8 @@ func denseKinds(n int) []model.LayerKind {
 
 func dense(n int) []schedule.Layer { return stages(denseKinds(n), 0, 1) }
 
-// ownTiles returns the source layers of every tile: its own layer and, with tied, also the embedding for the head's
-// tiles.
+// ownTiles returns, for every tile, the layers from whose host memory it is copied: its own layer
+// and, with tied embeddings, also the embedding for the head's tiles.
 func ownTiles(s schedule.Spec, tied bool) [][]int {
 	var out [][]int
 	for l, layer := range s.Layers {
@@ -72,12 +72,13 @@ func ownTiles(s schedule.Spec, tied bool) [][]int {
 	return out
 }
 
-// fetching returns the prefetcherSpec for the layers of s.
+// fetching returns the settings of a Prefetcher's core for the layers of s and depths d.
 func fetching(s schedule.Spec, tied bool, d plan.Depths) prefetcherSpec {
 	return prefetcherSpec{layers: len(s.Layers), rows: true, sources: ownTiles(s, tied), slots: slotsOf(d, s), batches: 1, activations: d.ActivationSlots, experts: true}
 }
 
-// slotsOf returns the number of weight slots by class.
+// slotsOf returns the number of weight slots of each class: d.WeightSlots for streamed tiles, and
+// one for a whole head if s has one.
 func slotsOf(d plan.Depths, s schedule.Spec) (n [schedule.NumClasses]int) {
 	n[schedule.Streamed] = d.WeightSlots
 	for _, l := range s.Layers {
@@ -88,7 +89,8 @@ func slotsOf(d plan.Depths, s schedule.Spec) (n [schedule.NumClasses]int) {
 	return n
 }
 
-// summedIn returns exchangerCore.into: with tied, the embedding's gradient is added to the head's.
+// summedIn returns for each layer the layer to whose gradient its own is added. With tied
+// embeddings, the embedding's gradient is added to the head's.
 func summedIn(layers int, tied bool) []int {
 	out := ids(layers)
 	if tied {

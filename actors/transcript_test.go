@@ -14,8 +14,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the transcripts in testdata anew")
 
-// TestTranscripts plays fixed scenarios. It compares every message to a core and every effect of it with testdata,
-// actor by actor.
+// TestTranscripts plays fixed scenarios with all actors' cores. The messages that each core gets,
+// and the effects with which it answers, must equal the transcripts in testdata.
 func TestTranscripts(t *testing.T) {
 	least := plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 2, ActivationSlots: 3, BatchesAhead: 1}
 	wide := plan.Depths{WeightSlots: 3, GradBuffers: 2, GradSlabs: 3, ActivationSlots: 12, BatchesAhead: 2}
@@ -92,7 +92,8 @@ func compareTranscript(t *testing.T, file string, got *strings.Builder) {
 	}
 }
 
-// record records a message and its effects.
+// record writes a message to actor id, and the effects that follow, into the actor's transcript. If
+// the test records no transcripts (trace is nil), it does nothing.
 func (w *world) record(id address, msg message, effects []effect) {
 	if w.trace == nil {
 		return

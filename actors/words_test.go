@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// This file describes messages and works in words for transcripts, so that renamed fields do not change them.
+// This file describes messages and works in words for transcripts. So renaming a field does not
+// change the transcripts.
 
 // words describes a message or a work.
 func words(v any) string {
@@ -95,7 +96,7 @@ func words(v any) string {
 	return afterTheLoss(v)
 }
 
-// afterTheLoss is words for losses, gradients and checkpoints.
+// afterTheLoss describes in words the messages and works for losses, gradients and checkpoints.
 func afterTheLoss(v any) string {
 	switch m := v.(type) {
 	case LossComputed:
@@ -265,7 +266,7 @@ func fetchInWords(m fetchWeights, expert bool) string {
 	return fmt.Sprintf("pass %d: fetch tile %d, layer %d part %d%s, into slot %d", m.Prog, m.Tile, m.Layer, m.Part, also(expert, "an expert"), m.Slot)
 }
 
-// launchInWords describes a launch: the places of its weights, activations and gradient, and its waits.
+// launchInWords describes a launch: its slots and gradient buffer, and which copies it waits for.
 func launchInWords(m enqueue) string {
 	v := m.p.Visits[m.p.Launches[m.Index].Visit]
 	s := fmt.Sprintf("pass %d, launch %d: layer %d part %d %s %s, batch slot %d", m.p.Seq, m.Index, v.Layer, v.Part, v.Stage, v.Phase, m.Batch)
@@ -326,7 +327,7 @@ func skipped(n int) string {
 	return fmt.Sprintf(", %d skipped in a row", n)
 }
 
-// after describes what an update waited for.
+// after says in words what an update waited for, the stall cause c.
 func after(c Cause) string {
 	switch c {
 	case NoStall:

@@ -109,7 +109,8 @@ func adamWRows(o AdamWOptions, split bool, threads int) (rows []AdamWRow, err er
 // benchRecipe is the optimizer that AdamW measures, with common hyperparameters.
 var benchRecipe optim.Optimizer = optim.AdamW{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
 
-// adamWRow times update, copy and gradient norm in turns, with the gradient grad in each round, and returns the row.
+// adamWRow measures one row of AdamW's report: in each round it times an update, a copy and a
+// gradient norm with the gradient grad.
 func adamWRow(rounds int, store *host.Store, pool *parallel.Pool, grad optim.Grad, split bool) AdamWRow {
 	row := AdamWRow{Planes: "fp32", Grad: "fp32", Threads: pool.Threads()}
 	if split {
@@ -138,8 +139,8 @@ func keptBytes(planes []optim.State) int {
 	return bytes
 }
 
-// rates sets the rates of the row from the times of updates, copies and norms over elems parameters. kept is the number
-// of bytes of weights and planes for one parameter.
+// rates sets the rates of the row from the times of updates, copies and gradient norms. elems is
+// the number of parameters. kept is the number of bytes of weights and planes per parameter.
 func (row *AdamWRow) rates(elems int64, kept int, updates, copies, norms []time.Duration) {
 	gradBytes := 4
 	if row.Grad == "bf16" {

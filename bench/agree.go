@@ -11,8 +11,8 @@ type StepRecord struct {
 	GradNorm float64 // global gradient norm before clipping
 }
 
-// recorder is implemented by a runner that returns the results of all its steps, including warm-up steps and steps that
-// are not timed.
+// recorder is a side of a comparison (TrainRunner) that returns the results of all its steps, with
+// warm-up and untimed steps included.
 type recorder interface{ Records() []StepRecord }
 
 // Agreement has the largest relative differences between the losses and the gradient norms of two sides. Steps is the

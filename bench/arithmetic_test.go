@@ -21,12 +21,13 @@ func seconds(of ...float64) []time.Duration {
 	return out
 }
 
-// The figures of these tests are worked out by hand from made-up times.
+// The expected figures in this file are computed by hand from invented times.
 
 func TestAdamWRates(t *testing.T) {
 	row := AdamWRow{Grad: "fp32"}
 	row.rates(1e9, 12, seconds(2, 4), seconds(1, 1), seconds(0.5, 0.5))
-	// 28 GB in 2 and in 4 s; 8 GB in 1 s; 4 GB in half a second.
+	// An update moves 28 bytes per parameter: 28 GB in 2 and in 4 s. The copy moves 8 GB in 1 s,
+	// and the norm reads 4 GB in half a second.
 	want := AdamWRow{Grad: "fp32", BytesParam: 28, AdamW: Sample{10.5, 7, 14}, Copy: Sample{8, 8, 8},
 		Ratio: Sample{1.3125, 0.875, 1.75}, Norm: Sample{8, 8, 8}}
 	if row != want {
@@ -96,8 +97,7 @@ while read word; do echo '{"seconds": [0.25], "tokens": 7}'; done
 	}
 }
 
-// counted is a runner that says how many parameters its model has, and nothing
-// else.
+// counted is a runner that reports the number of its model's parameters, and nothing else.
 type counted struct {
 	scripted
 	parameters int64

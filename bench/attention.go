@@ -89,8 +89,8 @@ func Attention(ctx context.Context, o AttentionOptions) (*AttentionReport, error
 	return r, nil
 }
 
-// shape returns a launch of at least o.Tokens tokens in whole sequences of the given length, with as many heads of dim
-// elements as o.Width holds.
+// shape returns the shape of one launch to measure. It has at least o.Tokens tokens in whole
+// sequences of the given length, and as many heads of dim elements as o.Width holds.
 func (o AttentionOptions) shape(dt device.DType, dim, length int, backward bool) measure.Attention {
 	heads := max(1, o.Width/dim)
 	kv := max(1, heads/o.Groups)

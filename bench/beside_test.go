@@ -15,7 +15,8 @@ import (
 	"mt/plan/rates"
 )
 
-// besideRates is a file with rates of a CPU that copies, which are easy to reckon with.
+// besideRates writes a file with the rates of a CPU that copies weights. They are round numbers, so
+// predictions are easy to compute by hand.
 func besideRates(t *testing.T) string {
 	t.Helper()
 	m := testkit.Must(rates.Find("h100"))(t)
@@ -30,7 +31,7 @@ func besideRates(t *testing.T) string {
 	return file
 }
 
-// predicts wants a prediction, and its ratio to what was measured.
+// predicts fails unless b has the prediction want, the measured value, and their ratio.
 func predicts(t *testing.T, what string, b rates.Beside, want, measured float64) {
 	t.Helper()
 	if math.Abs(b.Predicted-want) > 1e-6*want || math.Abs(b.Measured-measured) > 1e-9*measured || want > 0 && b.Ratio != b.Measured/b.Predicted || want == 0 && b.Ratio != 0 {
@@ -38,7 +39,8 @@ func predicts(t *testing.T, what string, b rates.Beside, want, measured float64)
 	}
 }
 
-// TestBeside: every figure of a benchmark has what the rates say of the same work.
+// TestBeside: each figure of a benchmark has the prediction that follows from the rates for the
+// same work.
 func TestBeside(t *testing.T) {
 	on := oneRun
 	on.Rates = besideRates(t)
@@ -84,14 +86,15 @@ func TestBeside(t *testing.T) {
 	testkit.NoError(t, err)
 	flops = 5 * 32 * 33 * 256
 	predicts(t, "attention, backward", a.Rows[1].Beside, flops/1e12/(1e-6+flops/0.5e12), a.Rows[1].TFLOPS.Median)
-	// A dtype that the rates do not have is not predicted.
+	// A dtype for which there are no rates gets no prediction.
 	if p, err = MatMul(t.Context(), MatMulOptions{OnDevice: on, Squares: []int{16}, DTypes: []device.DType{device.BF16}}); err != nil {
 		t.Fatal(err)
 	}
 	predicts(t, "product in bf16", p.Rows[0].Beside, 0, p.Rows[0].TFLOPS.Median)
 }
 
-// TestTrainBeside: a step and its operations have what virtual time says of the same plan.
+// TestTrainBeside: a step and its operations have the times that a prediction of the same plan
+// gives.
 func TestTrainBeside(t *testing.T) {
 	setup := TrainSetup{Shape: TrainShapes()["tiny"].With(TrainShape{Layers: 1, Rows: 2, SeqLen: 16}), Threads: 1, Warmup: 1, Rates: besideRates(t)}
 	r := testkit.Must(Train(t.Context(), TrainOptions{TrainSetup: setup, Rounds: 1, Steps: 20, Rest: time.Nanosecond, Ours: NewOurs(trials.SyntheticOptions{Recompute: "auto", Profile: true})}))(t)
@@ -136,7 +139,8 @@ func TestTrainBeside(t *testing.T) {
 	}
 }
 
-// TestRatesOf: rates of another kind of device are refused, and where there are none the reason is said.
+// TestRatesOf: rates of another kind of device are an error. If there are no rates for a device,
+// the reason is returned.
 func TestRatesOf(t *testing.T) {
 	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 	defer dev.Close()
@@ -155,7 +159,7 @@ func TestRatesOf(t *testing.T) {
 	}
 }
 
-// namedGPU is a device that passes for a GPU.
+// namedGPU is the CPU device under the name of a GPU.
 type namedGPU struct{ device.Device }
 
 func (namedGPU) Name() string { return h100 }

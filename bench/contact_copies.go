@@ -9,8 +9,8 @@ import (
 	"mt/plan/rates"
 )
 
-// row returns the index of the largest copy of this kind (CopyRow.What) in this host memory (CopyRow.Memory). With
-// least, it returns the smallest copy instead. −1: there is none.
+// row returns the index of the largest copy of the kind what in host memory of the kind memory.
+// With least it returns the smallest copy instead; −1: there is none.
 func (r *CopyReport) row(what, memory string, least bool) int {
 	at := -1
 	for i, row := range r.Rows {
@@ -21,7 +21,8 @@ func (r *CopyReport) row(what, memory string, least bool) int {
 	return at
 }
 
-// copies takes over the rates that mt bench copy measured: of the link, of device memory and of host memory.
+// copies substitutes the rates of the link, of device memory and of host memory that mt bench copy
+// has measured.
 func (l *learner) copies() {
 	r := l.Copy
 	if r == nil {
@@ -58,9 +59,9 @@ func (l *learner) copies() {
 	l.host(put, largest)
 }
 
-// host takes over the rates of host memory. A fixed cost and a rate are computed from the times of the smallest and the
-// largest size. The functions put and largest come from copies: put sets a rate unless it is 0, and largest returns the
-// rate of the largest copy.
+// host substitutes the rates of host memory. It computes a fixed cost and a rate from the times of
+// the smallest and the largest size. The functions put and largest come from copies: put sets a
+// rate unless it is 0, and largest returns the rate of the largest copy.
 func (l *learner) host(put func(to *float64, field, unit string, after float64), largest func(what, memory string) float64) {
 	h := &l.m.Host
 	put(&h.Bandwidth, "host.memory_gb_per_s", "GB/s", largest("host copy", ""))

@@ -33,8 +33,8 @@ type Learning struct {
 	Part   string  `json:"part"` // the part of bench/gpu.sh that measured the rate
 }
 
-// learner replaces rates of the machine m by those that the parts of a Contact have measured. A part is one measurement
-// of bench/gpu.sh, such as copy.
+// learner replaces rates of the machine m by those that a Contact has measured. A part is one
+// measurement of bench/gpu.sh, such as copy.
 type learner struct {
 	*Contact
 	base *rates.Machine // the rates before the measurement; not modified
@@ -207,7 +207,7 @@ func (l *learner) op(to *rates.Op, field string, after rates.Op) {
 	to.Fixed, to.Cores = after.Fixed, before.Cores
 }
 
-// products takes over the rates of matrix products from mt bench matmul.
+// products substitutes the rates of matrix products that mt bench matmul has measured.
 func (l *learner) products() {
 	if l.MatMul == nil {
 		return
@@ -262,8 +262,8 @@ func (l *learner) product(at, dtype string, p rates.Product, field string) {
 	l.m.Device.Products[dtype] = append(kept, p)
 }
 
-// attention takes over the rates of mt bench attention. It takes only shapes that have both a forward and a backward
-// rate.
+// attention substitutes the rates that mt bench attention has measured. It takes only shapes that
+// have both a forward and a backward rate.
 func (l *learner) attention() {
 	if l.Attention == nil {
 		return
@@ -316,7 +316,8 @@ func dtypeOf(name string) (dt device.DType, ok bool) {
 	return device.F32, false
 }
 
-// selfTest takes over the rates of `mt doctor --selftest`. Rates of other parts for the same fields replace them later.
+// selfTest substitutes the rates that `mt doctor --selftest` has measured. Rates of other parts for
+// the same fields replace them later.
 func (l *learner) selfTest() {
 	r := l.SelfTest
 	if r == nil {
@@ -377,9 +378,9 @@ func (l *learner) has(kind, dtype string) bool {
 	return false
 }
 
-// operations takes over the rates of all other operations, from a training run in which each operation was timed. It
-// splits the time of a call into a fixed launch time and a time proportional to the bytes that the operation reads and
-// writes.
+// operations substitutes the rates of all other operations, which come from a training run with
+// each operation timed. It splits the time of a call into a fixed launch time and a time
+// proportional to the bytes that the operation reads and writes.
 func (l *learner) operations() {
 	part, r := l.profiled()
 	if r == nil {
@@ -417,7 +418,7 @@ func (l *learner) operations() {
 	}
 }
 
-// sizes takes over the number of cores and the sizes of memory. f describes the machine.
+// sizes substitutes the number of cores and the sizes of memory. f describes the machine.
 func (l *learner) sizes(f rates.Found) {
 	h, d := &l.m.Host, &l.m.Device
 	l.from("machine", "bench/gpu.sh", l.files["machine.json"])

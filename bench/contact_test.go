@@ -20,10 +20,11 @@ import (
 
 const h100 = "NVIDIA H100 80GB HBM3"
 
-// near is a sample of one value.
+// just returns a sample of one value.
 func just(v float64) Sample { return Sample{v, v, v} }
 
-// contact writes a possible contact of an H100. change, unless nil, modifies the reports first.
+// contact writes an invented output folder of bench/gpu.sh on an H100 and returns its path. change,
+// unless nil, modifies the reports first.
 func contact(t *testing.T, change func(c *Contact)) string {
 	t.Helper()
 	where := Where{Device: h100, Cores: 16, PredictedFor: "h100-sxm+ddr5-4800x8-16c"}
@@ -86,7 +87,8 @@ func put(t *testing.T, dir, name, text string) {
 	testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 }
 
-// TestContactPage: every figure stands beside what was predicted, with the ratio, and a file that cannot be read is named.
+// TestContactPage: the report shows each measured figure beside its prediction, with the ratio. It
+// names each file that cannot be read.
 func TestContactPage(t *testing.T) {
 	dir := contact(t, nil)
 	put(t, dir, "fsdp2-1024.json", "{")
@@ -122,7 +124,8 @@ func TestContactPage(t *testing.T) {
 	}
 }
 
-// TestLearn: measured rates replace the profile's, with the value before. Unmeasured fields are listed.
+// TestLearn: measured rates replace those of the profile, and the changes list the values before.
+// Fields without a measurement are listed too.
 func TestLearn(t *testing.T) {
 	c, err := ReadContact(contact(t, nil))
 	testkit.NoError(t, err)
@@ -184,7 +187,7 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// TestLearnOneFile: a single file changes what it measured, and nothing else.
+// TestLearnOneFile: a single file of a contact replaces only the rates that it measured.
 func TestLearnOneFile(t *testing.T) {
 	c, err := ReadContact(filepath.Join(contact(t, nil), "attention.json"))
 	testkit.NoError(t, err)
@@ -194,7 +197,7 @@ func TestLearnOneFile(t *testing.T) {
 	if err != nil || len(l.Changes) != 3 || l.Machine.Link.Up != base.Link.Up || l.Machine.Host.Cores != 16 {
 		t.Errorf("%+v, %v", l, err)
 	}
-	// Without copies of its own the self test's count.
+	// Without a report of mt bench copy, the copies that the self test measured are used.
 	if c, err = ReadContact(filepath.Join(contact(t, nil), "selftest.json")); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +206,8 @@ func TestLearnOneFile(t *testing.T) {
 	}
 }
 
-// TestLearnFixed: what an operation takes beyond its bytes stays as the rates before say, but at most half of a call.
+// TestLearnFixed: the fixed time of an operation stays as in the base rates, but is at most half of
+// a measured call. The rate follows from the rest of the time.
 func TestLearnFixed(t *testing.T) {
 	base := testkit.Must(rates.Find("h100"))(t)
 	for fixed, want := range map[float64]rates.Op{20: {Fixed: 20, Rate: 2469}, 1e4: {Fixed: 50.5, Rate: 3960}} { // 20 GB in 100 calls of 101 µs

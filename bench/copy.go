@@ -105,9 +105,9 @@ func (r *CopyReport) launches() []Figure {
 		{"the smallest operation, there and back", "µs", rates.Against(0, l.RoundTrip.Median)}}
 }
 
-// copySeconds predicts the seconds of a copy of n bytes: up is the time from host to device, down from device to host.
-// With copies in both directions at once, each takes both. Zeros mean that there is no prediction, as for pageable
-// memory.
+// copySeconds predicts the time in seconds of a copy of n bytes: up to the device, down to the
+// host, and both for copies in both directions together. Zeros mean that there is no prediction, as
+// for pageable memory.
 func (r *CopyReport) copySeconds(n float64, kind measure.Memory) (up, down, both float64) {
 	m := r.machine
 	if m == nil || kind == measure.Pageable {

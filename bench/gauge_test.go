@@ -40,7 +40,7 @@ func TestTimed(t *testing.T) {
 	}
 }
 
-// TestGauge: a step of it takes a time.
+// TestGauge: a reading of the gauge returns a positive time.
 func TestGauge(t *testing.T) {
 	testkit.NotShort(t)
 	g := testkit.Must(newGauge())(t)

@@ -11,7 +11,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// script is bench/gpu.sh with a folder of programs that stand in for mt and compute-sanitizer.
+// script runs bench/gpu.sh with programs in the folder bin that stand in for mt and
+// compute-sanitizer.
 type script struct {
 	t        *testing.T
 	bin, out string
@@ -29,7 +30,8 @@ func newScript(t *testing.T) script {
 	return s
 }
 
-// program writes a shell script.
+// program writes a shell script called name into bin. Its text replaces the program, except that mt
+// bench report is run by this test binary.
 func (s script) program(name, text string) {
 	s.t.Helper()
 	if name == "mt" { // the page is the program's own
@@ -40,7 +42,7 @@ func (s script) program(name, text string) {
 	}
 }
 
-// run runs the script and returns its output and its report.
+// run runs bench/gpu.sh and returns its output and the report that it wrote.
 func (s script) run(args ...string) (out, report string, err error) {
 	s.t.Helper()
 	c := exec.Command("bash", append([]string{"gpu.sh", "--mt", filepath.Join(s.bin, "mt"), "--out", s.out, "--scale", "small"}, args...)...)
@@ -53,7 +55,8 @@ func (s script) run(args ...string) (out, report string, err error) {
 	return string(raw), string(text), err
 }
 
-// reportOf names the folder whose page this program prints in place of running tests.
+// reportOf is the environment variable that makes this test binary print the report on the folder
+// that it names.
 const reportOf = "MT_TEST_BENCH_REPORT"
 
 func TestMain(m *testing.M) {
@@ -105,7 +108,8 @@ esac
 	}
 }
 
-// TestSanitizeMissing: where compute-sanitizer is not installed the report says so, and the script goes on.
+// TestSanitizeMissing: if compute-sanitizer is not installed, the report says so, and the script
+// continues.
 func TestSanitizeMissing(t *testing.T) {
 	testkit.NotShort(t)
 	if _, err := exec.LookPath("compute-sanitizer"); err == nil {
@@ -146,7 +150,8 @@ doctor) while [ $# -gt 1 ]; do shift; done; echo '{"device": "a GPU", "ok": fals
 	}
 }
 
-// TestPlan: the parts are planned in calls of at most ten minutes, and the first two, with a ratio, take less than 25.
+// TestPlan: the script plans its parts in calls of at most ten minutes. The first two calls, which
+// include a comparison with a peer, take less than 25 minutes.
 func TestPlan(t *testing.T) {
 	raw, err := exec.Command("bash", "gpu.sh", "--plan").CombinedOutput()
 	if err != nil {
@@ -242,8 +247,8 @@ func TestContainer(t *testing.T) {
 	}
 }
 
-// TestReasons: the report has the last output of a part that was ended. It also has work that does not end, and
-// cuda-gdb's description of core dumps or a note that cuda-gdb is missing.
+// TestReasons: the report has the last output of a part that was stopped and the note on work that
+// does not end. It has cuda-gdb's description of core dumps, or says that cuda-gdb is missing.
 func TestReasons(t *testing.T) {
 	testkit.LongOnly(t)
 	s := newScript(t)

@@ -26,7 +26,7 @@ type ours struct {
 	why     string         // why there is no machine
 }
 
-// sums accumulates times and traffic of the counted steps.
+// sums accumulates the times and the link traffic of the counted steps of mt's side.
 type sums struct {
 	steps                    int
 	tokens                   int64
@@ -40,7 +40,7 @@ func (s *sums) add(r actors.StepReport, flops, executed float64) {
 	s.h2d, s.d2h = s.h2d+r.H2D, s.d2h+r.D2H
 }
 
-// rates returns Details with only those fields set that are amounts a second.
+// rates returns Details in which only the fields that are amounts per second are set.
 func (s *sums) rates() Details {
 	return Details{TFLOPS: s.flops / s.seconds / 1e12, TFLOPSExecuted: s.executed / s.seconds / 1e12,
 		H2DGBps: float64(s.h2d) / s.seconds / 1e9, D2HGBps: float64(s.d2h) / s.seconds / 1e9}
@@ -199,7 +199,6 @@ func (r *ours) details() (*Details, error) {
 	return &d, nil
 }
 
-// gib is a GiB.
 const gib = 1 << 30
 
 // figures returns the figures of a step: the measured values of d beside the predicted values of p. If p is nil, only

@@ -13,8 +13,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestHandedOverWeights holds rows of stacked parameters, one that wraps round the table and a
-// norm against the rule, element by element.
+// TestHandedOverWeights: every element of a parameter has the value that the rule of type Handover
+// gives. The test checks stacked parameters, rows that wrap around the end of the table, and norms.
 func TestHandedOverWeights(t *testing.T) {
 	shape := tinySetup().Shape
 	c := testkit.Must(shape.Config())(t)
@@ -62,7 +62,8 @@ func TestHandedOverBatches(t *testing.T) {
 	}
 }
 
-// TestOurSide: of a turn's steps those in the middle count, and all of them are recorded.
+// TestOurSide: of the steps in a round only those in the middle are timed and counted, but the
+// results of all are recorded.
 func TestOurSide(t *testing.T) {
 	setup := tinySetup()
 	setup.Given = newHandover(setup.Shape)
@@ -85,8 +86,8 @@ func TestOurSide(t *testing.T) {
 	}
 }
 
-// TestPeersTrainTheSame runs the systems beside mt on the CPU: Train fails where parameters,
-// losses or norms differ.
+// TestPeersTrainTheSame: each peer system trains on the CPU beside mt. Train fails if the parameter
+// counts, losses or gradient norms differ.
 func TestPeersTrainTheSame(t *testing.T) {
 	for _, tt := range []struct {
 		peer, shape, dtype string
@@ -106,8 +107,8 @@ func TestPeersTrainTheSame(t *testing.T) {
 	}
 }
 
-// TestMegaTrainScript runs MegaTrain's script on the CPU with a stand-in package that has the same functions. The test
-// checks how the script uses them.
+// TestMegaTrainScript: MegaTrain's script calls the functions of its package as it should. It runs
+// on the CPU with a stand-in for that package.
 func TestMegaTrainScript(t *testing.T) {
 	python := testkit.NeedPython(t, "torch", "transformers")
 	here := testkit.Must(os.Getwd())(t)

@@ -129,8 +129,9 @@ func Predict(ctx context.Context, o PredictOptions) (_ *Predictions, err error) 
 	return summary(m.Name, o, all), nil
 }
 
-// compare runs c once and predicts the run from the rates m. then is the gauge's time of a step when m was measured. If
-// the gauge reads another time around the run, compare scales m by the ratio before it predicts.
+// compare runs c once and predicts the run from the machine rates m. then is the gauge's step time
+// when m was measured. If the gauge now reads another time, compare scales m by the ratio before it
+// predicts.
 func (c *configuration) compare(ctx context.Context, g *gauge, m *rates.Machine, then float64, steps int) error {
 	var ran measurement
 	now, err := timed(g.read, 3, func() (err error) {
@@ -198,7 +199,7 @@ func draw(r *rand.Rand, m *rates.Machine, throttled bool) (*configuration, error
 	}
 }
 
-// note adds the prediction r of one round to c.
+// note adds the prediction r of one round to the results of c.
 func (c *configuration) note(r actors.StepReport) {
 	c.said = append(c.said, r.Elapsed.Seconds())
 	var stall [actors.NumCauses]float64

@@ -13,7 +13,7 @@ import (
 	"mt/plan/rates"
 )
 
-// slowCPU is a machine of two cores.
+// slowCPU returns invented rates of a machine with two cores.
 func slowCPU() *rates.Machine {
 	op := rates.Op{Fixed: 10, Rate: 10}
 	return &rates.Machine{Name: "two cores", Device: rates.Device{Name: "cpu", Kind: "cpu", Bandwidth: 20, Launch: 1, Enqueue: 1,
@@ -49,8 +49,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// TestPredict: every configuration runs in every round, with rates of its own. They are asked for
-// twice where the machine changed its speed meanwhile.
+// TestPredict: each configuration runs in each round. The machine's rates are measured before each
+// round, and once more if its speed has changed meanwhile.
 func TestPredict(t *testing.T) {
 	testkit.NotShort(t)
 	asked := 0

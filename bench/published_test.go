@@ -18,8 +18,9 @@ func TestPublished(t *testing.T) {
 			t.Errorf("%s of %s: %g tokens/s of a figure that counts %q", f.Unit, f.System, f.TokensPerS, f.Counts)
 		}
 	}
-	// Qwen2.5-7B has 7,615,616,512 parameters, 544,997,376 of them in the embedding and 261,632 in
-	// norms and biases; attention over (1024+1)/2 positions in 28 blocks of 28 heads of 128.
+	// Qwen2.5-7B has 7,615,616,512 parameters, of which 544,997,376 are in the embedding and
+	// 261,632 in norms and biases. These multiply nothing. Attention covers (1024+1)/2 positions on
+	// average, in 28 blocks with 28 heads of 128 elements.
 	f := PublishedFigure{Model: "qwen2.5-7b", RowTokens: 1024, Value: 284, Unit: "TFLOP/s", Counts: countsSix}
 	testkit.NoError(t, f.convert())
 	tokens := 284e12 / (6 * 7615616512)

@@ -20,10 +20,10 @@ import (
 	"mt/plan/rates"
 )
 
-// table is a report that prints itself for people.
+// table is a report that can print itself as a table.
 type table interface{ WriteTable(w io.Writer) error }
 
-// checkReport checks that a report prints itself in every form.
+// checkReport checks that a report can be printed as a table and as JSON.
 func checkReport(t *testing.T, r table) {
 	t.Helper()
 	var text strings.Builder
@@ -49,7 +49,8 @@ func sound(t *testing.T, what string, s Sample) {
 	}
 }
 
-// The longest time is the least rate.
+// TestRateOf: the median time gives the median rate, the longest time the lowest rate, and the
+// shortest the highest.
 func TestRateOf(t *testing.T) {
 	if got := rateOf(12, measure.Seconds{Median: 3, Least: 2, Most: 4}); got != (Sample{Median: 4, Min: 3, Max: 6}) {
 		t.Errorf("%+v", got)
@@ -68,7 +69,7 @@ func TestCopyReport(t *testing.T) {
 	checkReport(t, r)
 }
 
-// pinning is a device that takes a millisecond to pin memory.
+// pinning is a device that takes a millisecond to pin memory. It records the numbers of threads.
 type pinning struct {
 	device.Device
 	threads *[]int
@@ -80,7 +81,8 @@ func (d pinning) RegisterBy(threads int, _ ...[]byte) error {
 	return nil
 }
 
-// TestRegistering: every number of threads pins as many bytes, and has a row with its rate.
+// TestRegistering: pinning is measured with each number of threads over the same number of bytes,
+// and each has a row with its rate.
 func TestRegistering(t *testing.T) {
 	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 	defer dev.Close()
@@ -100,7 +102,8 @@ func TestRegistering(t *testing.T) {
 	}
 }
 
-// Measurements that do not fit in device memory are skipped with the reason. The rest is measured.
+// TestRatesLeaveOut: measurements that do not fit in device memory are left out with the reason.
+// The rest is measured.
 func TestRatesLeaveOut(t *testing.T) {
 	small := oneRun
 	small.DeviceMemory = 1 << 20
@@ -125,7 +128,8 @@ func TestAttentionReport(t *testing.T) {
 	checkReport(t, r)
 }
 
-// The products of a model are three for each of its matrices, once. The embedding has no product.
+// TestMatMulReport: a model has three products for each different matrix, each measured once. The
+// embedding has no product.
 func TestMatMulReport(t *testing.T) {
 	c := testkit.Must(model.Preset("tiny"))(t)
 	r := testkit.Must(MatMul(t.Context(), MatMulOptions{OnDevice: oneRun, Model: c, Name: "tiny", Tokens: 8, Squares: []int{16}}))(t)
@@ -145,7 +149,7 @@ func TestMatMulReport(t *testing.T) {
 	checkReport(t, r)
 }
 
-// A context that is done ends a measurement.
+// TestRatesEnd: a cancelled context ends a measurement with its error.
 func TestRatesEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -154,7 +158,7 @@ func TestRatesEnd(t *testing.T) {
 	}
 }
 
-// fails is a file whose write number at fails.
+// fails is a writer whose write number at returns an error.
 type fails struct{ at, writes int }
 
 var errFull = errors.New("no space left on device")

@@ -36,8 +36,9 @@ func loadNow() float64 {
 	return load
 }
 
-// busy returns a warning if other programs ran when load, a load average, was read; "" on an idle machine. Programs
-// whose threads spin while they wait, as OpenMP's do, lose far more speed to other programs than others do.
+// busy returns a warning for a report if the machine was busy with other programs. load is the load
+// average before the start; "" on an idle machine. Programs whose threads spin while they wait, as
+// OpenMP's do, lose far more speed to other programs than others do.
 func busy(load float64) string {
 	if load < 0.25*float64(runtime.NumCPU()) {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// quick are options under which nothing takes long.
+// quick returns options with which the benchmark takes almost no time.
 func quick() SGEMMOptions {
 	return SGEMMOptions{
 		Threads: 2, Rounds: 2, Sample: time.Nanosecond, Rest: time.Nanosecond,

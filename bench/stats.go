@@ -64,8 +64,8 @@ func Rates(amount float64, times []time.Duration) []float64 {
 	return rates
 }
 
-// beside returns a summary of the peer's rates (of), and a summary of the ratios of our rate to the peer's in each
-// round.
+// beside returns a summary of the peer's rates (of) and a summary of the ratios of mt's rate to the
+// peer's rate in the same round.
 func beside(ours, peer []float64) (of, ratio *Sample) {
 	p, r := Summarize(peer), Summarize(Ratios(ours, peer))
 	return &p, &r

@@ -16,8 +16,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// scripted is a runner whose steps take the times it was given, one after the
-// other.
+// scripted is a runner whose steps take the given times, one after the other.
 type scripted struct {
 	name   string
 	log    *[]string
@@ -42,7 +41,7 @@ func (s *scripted) Close() error {
 	return s.closed
 }
 
-// ready makes a NewRunner that returns r and err.
+// ready returns a NewRunner that returns r and err.
 func ready(r TrainRunner, err error) NewRunner {
 	return func(context.Context, TrainSetup) (TrainRunner, error) { return r, err }
 }
@@ -57,7 +56,7 @@ func TestTrainAlternates(t *testing.T) {
 	if want := []string{"a 2", "b 2", "b 2", "a 2", "a 2", "b 2", "a closed", "b closed"}; !reflect.DeepEqual(log, want) {
 		t.Errorf("order is %q, want %q", log, want)
 	}
-	// Rates by round: ours 10, 5, 5; the peer's 5, 5, 10/3.
+	// The rates by round are 10, 5, 5 tokens/s for mt and 5, 5, 10/3 for the peer.
 	if want := (Sample{Median: 5, Min: 5, Max: 10}); r.Ours != want {
 		t.Errorf("ours %v, want %v", r.Ours, want)
 	}
@@ -73,8 +72,8 @@ func TestTrainAlternates(t *testing.T) {
 	}
 }
 
-// TestTrainFresh: where the device does not hold both, a side is made for its turn and closed
-// after it.
+// TestTrainFresh: with Fresh, each side is made before its turn and closed after it. This serves a
+// device that cannot hold both.
 func TestTrainFresh(t *testing.T) {
 	var log []string
 	side := func(name string) NewRunner {
@@ -93,7 +92,7 @@ func TestTrainFresh(t *testing.T) {
 	}
 }
 
-// recorded is a runner that returns its results.
+// recorded is a runner that returns the results of its steps.
 type recorded struct {
 	scripted
 	records []StepRecord
@@ -101,7 +100,7 @@ type recorded struct {
 
 func (r *recorded) Records() []StepRecord { return r.records }
 
-// TestTrainWantsTheSameTraining: a comparison of sides whose losses differ is an error.
+// TestTrainWantsTheSameTraining: if the losses of the two sides differ, Train returns an error.
 func TestTrainWantsTheSameTraining(t *testing.T) {
 	for _, fresh := range []bool{false, true} {
 		var log []string
@@ -118,7 +117,7 @@ func TestTrainWantsTheSameTraining(t *testing.T) {
 	}
 }
 
-// TestTrainKeepsOurs: what ours has measured is in the report where the peer does not start.
+// TestTrainKeepsOurs: if the peer does not start, the report still has mt's measurements.
 func TestTrainKeepsOurs(t *testing.T) {
 	var log []string
 	r, err := Train(t.Context(), TrainOptions{Rounds: 1, Steps: 1, Rest: time.Nanosecond, Fresh: true, PeerName: "b",
@@ -211,7 +210,8 @@ func TestTrainStopsWithItsContext(t *testing.T) {
 	}
 }
 
-// fakePython writes a program that replaces the interpreter: a shell script that ignores its arguments.
+// fakePython writes a shell script that serves as the Python interpreter and ignores its arguments.
+// It returns the script's path.
 func fakePython(t *testing.T, script string) string {
 	t.Helper()
 	sh, err := exec.LookPath("sh")
@@ -223,10 +223,11 @@ func fakePython(t *testing.T, script string) string {
 	return path
 }
 
-// plain is the peer system of the protocol tests. The fake python never reads its script.
+// plain is the peer system with which the tests check the protocol between mt and a peer. A fake
+// Python runs in place of its script.
 var plain = trainPeers["torch"]
 
-// tinySetup is the smallest there is.
+// tinySetup returns the smallest setup of a comparison.
 func tinySetup() TrainSetup {
 	return TrainSetup{Shape: TrainShapes()["tiny"].With(TrainShape{Layers: 1, Rows: 2, SeqLen: 16}), DType: "fp32", Threads: 1, Warmup: 1, Device: "cpu"}
 }
@@ -322,7 +323,8 @@ func TestPeerFailures(t *testing.T) {
 	})
 }
 
-// TestTurnsTakeWhatWasChosen: the process of a later turn is told what the first found fastest.
+// TestTurnsTakeWhatWasChosen: the first process of a peer searches for its fastest setting, and the
+// processes of later rounds are told this setting.
 func TestTurnsTakeWhatWasChosen(t *testing.T) {
 	t.Setenv(PythonVariable, fakePython(t, `
 if grep -q '"chosen"' "$2/handover.json"; then grep -A9 '"chosen"' "$2/handover.json" | tr -d ' \n' >&2; exit 1; fi
@@ -344,7 +346,8 @@ read x || true
 	}
 }
 
-// TestWhatIsNotInstalled: what is missing is named before anything runs, with how to install it.
+// TestWhatIsNotInstalled: before any run, the error names a missing Python module and how to
+// install it.
 func TestWhatIsNotInstalled(t *testing.T) {
 	for script, want := range map[string]string{
 		"echo":                                 "",

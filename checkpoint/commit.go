@@ -153,7 +153,8 @@ func (d *disk) syncFolders(small map[string][]byte) error {
 	return nil
 }
 
-// addIndex adds model.safetensors.index.json to small if there are several shards; a single shard needs no index.
+// addIndex adds model.safetensors.index.json to small if the weights are in several shards. A
+// single shard needs no index.
 func addIndex(small map[string][]byte, shards []*outFile) {
 	if len(shards) > 1 {
 		small[indexName] = indexJSON(shards)
@@ -193,8 +194,9 @@ func (w *Writer) rename() error {
 	return opError("sync directory", output, fs.SyncDir(output))
 }
 
-// replace exchanges the new directory, still under its temporary name, with the existing checkpoint of the final
-// name. It then removes the older one. After an error the older one has its name again.
+// replace exchanges the new directory, which still has its temporary name, with the existing
+// checkpoint of the final name. It then removes the older checkpoint. After an error the older
+// checkpoint has its name again.
 func (w *Writer) replace() error {
 	fs, tmp, output := w.disk.fs, w.disk.root, filepath.Dir(w.final)
 	swap := fs.Exchange
@@ -247,7 +249,8 @@ func WriteShared(fs FS, path string, content []byte) error {
 	return writeBy(fs, path, fmt.Sprintf("%s-%016x%s", path, rand.Uint64(), WholeTemp), content)
 }
 
-// writeBy is WriteFile that writes the content under the name tmp before it renames the file to path.
+// writeBy writes the file path atomically, for WriteFile and WriteShared. It writes the content
+// under the name tmp, syncs it and renames the file to path.
 func writeBy(fs FS, path, tmp string, content []byte) error {
 	err := writeSynced(fs, tmp, content)
 	if err == nil {
@@ -263,7 +266,7 @@ func writeBy(fs FS, path, tmp string, content []byte) error {
 // WholeTemp is the suffix of the temporary names of WriteFile and WriteShared.
 const WholeTemp = ".tmp"
 
-// writeSynced writes and syncs a file.
+// writeSynced creates the file path, writes content to it and syncs it.
 func writeSynced(fs FS, path string, content []byte) (err error) {
 	f, err := fs.Create(path)
 	if err != nil {
@@ -298,9 +301,10 @@ func MakeDirs(fs FS, dir string) error {
 // ErrLocked is the error of Lock if another process holds the lock.
 var ErrLocked = errors.New("another mt writes there now; wait for its end, or choose another name")
 
-// Lock locks a directory, or a file, for writing until unlock is called or the process ends. So two runs never
-// write the same files, and no run mistakes the files of another for leftovers. Lock fails with ErrLocked if
-// another process holds the lock. On a file system without locks it succeeds, but keeps nobody out.
+// Lock locks a directory, or a file, for writing until unlock is called or the process ends. Thus
+// two runs never write the same files, and no run takes another run's files for leftovers. Lock
+// fails with ErrLocked if another process holds the lock. On a file system without locks it
+// succeeds, but keeps nobody out.
 func Lock(path string) (unlock func(), err error) {
 	d, err := os.Open(path)
 	if err != nil {

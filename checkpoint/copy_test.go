@@ -15,7 +15,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestCopyModel: the same tensors, in files of another size or of another type.
+// TestCopyModel: a copy of a model has the same tensors, in shards of another size, and with other
+// dtypes if the copy asks for them.
 func TestCopyModel(t *testing.T) {
 	c := config(t, nil)
 	dir := fakeModel(t, c, "F32", counted, withOthers)
@@ -58,7 +59,8 @@ func TestCopyModel(t *testing.T) {
 	}
 }
 
-// TestCopyEnds: a copy that is stopped, or cannot convert, leaves nothing.
+// TestCopyEnds: a copy that is stopped, has an invalid file name or lacks disk space leaves no
+// files.
 func TestCopyEnds(t *testing.T) {
 	dir := fakeModel(t, config(t, nil), "F32", counted, nil)
 	w, err := OpenWeights(dir)
@@ -83,8 +85,8 @@ func TestCopyEnds(t *testing.T) {
 	}
 }
 
-// overtaken is a file system on which made runs as soon as a directory is made: another
-// process is faster.
+// overtaken is a file system that calls made as soon as a directory is made, so that another
+// process can act first.
 type overtaken struct {
 	osFS
 	made func(dir string)
@@ -95,8 +97,8 @@ func (o overtaken) MkdirAll(dir string) error {
 	return o.osFS.MkdirAll(dir)
 }
 
-// TestCopyOfTwo: a copy that starts too late removes nothing of the running copy: neither its directory nor a shard
-// of the same name.
+// TestCopyOfTwo: while one copy writes, a second copy into the same directory fails. It removes
+// nothing of the first copy, neither the directory nor a shard of the same name.
 func TestCopyOfTwo(t *testing.T) {
 	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
 	testkit.NoError(t, err)
@@ -120,8 +122,8 @@ func TestCopyOfTwo(t *testing.T) {
 	}
 }
 
-// TestCopyBehindACopy: if another copy has ended in between, a copy uses none of its shards' names, since the index
-// refers to those until the last step.
+// TestCopyBehindACopy: if another copy has finished in the directory meanwhile, a copy gives its
+// shards other names. The old index refers to the old shards until the copy's last step.
 func TestCopyBehindACopy(t *testing.T) {
 	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
 	testkit.NoError(t, err)
@@ -167,7 +169,8 @@ func TestCopyThatEndsBehindACopy(t *testing.T) {
 	whole.Close()
 }
 
-// TestCopyKeepsDirectories: of an older model a copy removes files and no directories.
+// TestCopyKeepsDirectories: when a copy replaces an older model, it removes that model's files, but
+// no directories.
 func TestCopyKeepsDirectories(t *testing.T) {
 	w := testkit.Must(OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil)))(t)
 	defer w.Close()
@@ -214,7 +217,8 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestCopyTidiesBehindItsLock: a failing copy removes its files before it releases the lock.
+// TestCopyTidiesBehindItsLock: a failing copy removes its files before it releases the lock on the
+// directory.
 func TestCopyTidiesBehindItsLock(t *testing.T) {
 	w := testkit.Must(OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil)))(t)
 	defer w.Close()
@@ -234,7 +238,7 @@ func TestCopyTidiesBehindItsLock(t *testing.T) {
 	}
 }
 
-// watched is a disk that reports each removal beforehand.
+// watched is a disk that calls removes with the path before each removal.
 type watched struct {
 	osFS
 	removes func(path string)
@@ -245,8 +249,9 @@ func (w watched) RemoveAll(path string) error {
 	return w.osFS.RemoveAll(path)
 }
 
-// TestLoadVocab: the directory's embedding and head fill the first rows of larger ones and leave the other rows
-// unchanged. Every other tensor is read as by LoadModel.
+// TestLoadVocab: LoadModel can load a directory into a model of a larger vocabulary. The
+// directory's embedding and head fill the first rows of the larger tables, and the other rows stay
+// unchanged. Every other tensor is read as usual.
 func TestLoadVocab(t *testing.T) {
 	value := func(i int64) []byte { return binary.LittleEndian.AppendUint32(nil, 0x3f800000+uint32(i)) }
 	for _, tied := range []bool{false, true} {
@@ -254,7 +259,7 @@ func TestLoadVocab(t *testing.T) {
 			t.Run(fmt.Sprint(tied, bf16), func(t *testing.T) {
 				c := config(t, map[string]any{"tie_word_embeddings": tied})
 				dir := fakeModel(t, c, "F32", value, func(m map[string]*fakeTensor) {
-					if tied { // stored all the same
+					if tied { // the head is stored although it is tied
 						head := *m["model.embed_tokens.weight"]
 						m["lm_head.weight"] = &head
 					}

@@ -17,8 +17,8 @@ import (
 	"mt/model"
 )
 
-// faultyFS fails operation number failAt with err and, with dead, all later operations too, like a killed process.
-// It never waits for the disk.
+// faultyFS is a file system whose operation number failAt fails with err. If dead is set, all later
+// operations fail too, as for a killed process. It never waits for the disk.
 type faultyFS struct {
 	osFS
 	failAt  int
@@ -26,13 +26,13 @@ type faultyFS struct {
 	dead    bool
 	ops     int
 	failed  string // the operation that failed
-	free    int64  // what Free says, if it is not 0
-	twoStep bool   // no Exchange
+	free    int64  // result of Free; 0: the real free space
+	twoStep bool   // Exchange is not supported, so replacing takes two renames
 }
 
 var errDisk = errors.New("the disk is on fire")
 
-// next counts an operation and returns the error if it is to fail.
+// next counts an operation. It returns the error if this operation is to fail.
 func (f *faultyFS) next(op, path string) error {
 	f.ops++
 	if f.ops == f.failAt || f.dead && f.ops > f.failAt {
@@ -117,7 +117,7 @@ type faultyFile struct {
 	path string
 }
 
-// WriteAt fails after half of the bytes, as a full disk does.
+// WriteAt writes only half of the bytes if the operation is to fail, as a full disk does.
 func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
 	if err := f.fs.next("write", f.path); err != nil {
 		n, _ := f.File.WriteAt(p[:len(p)/2], off)
@@ -134,8 +134,8 @@ func (f *faultyFile) Close() error {
 	return errors.Join(f.File.Close(), f.fs.next("close", f.path))
 }
 
-// saves are the ways to save that the fault tests go through; each writes into
-// output on the given disk.
+// saves returns the ways to save that the fault tests go through, by name. Each function writes
+// into output on the given disk.
 func saves(t *testing.T) map[string]func(output string, disk *faultyFS) error {
 	c := small(t)
 	layers := newLayers(c, true)
@@ -170,7 +170,8 @@ func saves(t *testing.T) map[string]func(output string, disk *faultyFS) error {
 	}
 }
 
-// TestFailingDisk fails file operation i, for each i until a save succeeds.
+// TestFailingDisk: if any file operation of a save fails, the save returns an error that names the
+// operation. It leaves no unfinished files, and a checkpoint that it was to replace stays valid.
 func TestFailingDisk(t *testing.T) {
 	testkit.NotShort(t)
 	for name, save := range saves(t) {
@@ -190,7 +191,8 @@ func TestFailingDisk(t *testing.T) {
 					return
 				}
 				if err == nil {
-					// Only what was put aside may be left, for Prune to remove.
+					// The save may succeed only if the failed operation was the removal of an older
+					// checkpoint. It leaves that directory, and Prune removes it later.
 					if !strings.HasPrefix(disk.failed, "remove ") {
 						t.Fatalf("operation %d, %s, failed and the save did not", i, disk.failed)
 					}
@@ -217,8 +219,8 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// TestKilled ends the process at every file operation of a save: the checkpoint
-// before it stays the newest, or the new one is whole.
+// TestKilled: if the process dies at any file operation of a save, the checkpoint before is still
+// the newest, or the new one is complete.
 func TestKilled(t *testing.T) {
 	c := small(t)
 	layers := newLayers(c, true)
@@ -279,7 +281,7 @@ func TestDiskFull(t *testing.T) {
 	if _, err := NewWriter(out, o); err == nil || !strings.Contains(err.Error(), out+" has 231 KiB free and the save takes 231 KiB: 1 B more is needed") {
 		t.Errorf("with room for all but a byte: %v", err)
 	}
-	// The disk fills up while the save is under way.
+	// The next save fails since the disk fills up during it.
 	full := &faultyFS{failAt: 20, err: syscall.ENOSPC}
 	o.FS = full
 	err = save(out, layers, o, testState)
@@ -385,8 +387,8 @@ func TestLatest(t *testing.T) {
 	}
 }
 
-// TestManifestThatLies: what a manifest says is held against the files by Latest
-// and by Load alike, also where its own checksum is right.
+// TestManifestThatLies: Latest and Load compare a manifest with the files. If the two differ, the
+// checkpoint is damaged, even if the manifest's own checksum is right.
 func TestManifestThatLies(t *testing.T) {
 	c := small(t)
 	layers := newLayers(c, true)
@@ -452,7 +454,9 @@ func TestManifestThatLies(t *testing.T) {
 			if err != nil || got != "" || len(skipped) != 1 || !strings.Contains(skipped[0].Why, c.says) {
 				t.Errorf("%s, zstd %t: Latest gives %q, %v, %v; want %q", name, zstd, got, skipped, err, c.says)
 			}
-			// A file's header is compared with the expected tensors, not with its checksum.
+			// Load compares a file's header with the expected tensors, and not with the manifest's
+			// checksum of the first region, which holds the header. So it accepts a wrong checksum
+			// of that region.
 			if _, err := Load(dir, newLayers(small(t), true), nil); (err == nil || !strings.Contains(err.Error(), c.says)) && !(strings.Contains(name, "first region") && !zstd) {
 				t.Errorf("%s, zstd %t: Load says %v; want %q", name, zstd, err, c.says)
 			}
@@ -460,7 +464,8 @@ func TestManifestThatLies(t *testing.T) {
 	}
 }
 
-// TestDamagedHeader: a header that was changed without changing its tensors is damage, and the error names it.
+// TestDamagedHeader: if a file's header was changed, but not its list of tensors, the file counts
+// as damaged. The error names the header.
 func TestDamagedHeader(t *testing.T) {
 	out, _ := twoSaves(t)
 	name := filepath.Join(out, "checkpoint-20", singleName)
@@ -476,8 +481,8 @@ func TestDamagedHeader(t *testing.T) {
 	}
 }
 
-// TestStateFileLacksATensor: a file that lacks moments is an error; they are not taken
-// to be zero.
+// TestStateFileLacksATensor: an optimizer file that lacks a layer's moments is an error. The
+// moments are not taken to be zero.
 func TestStateFileLacksATensor(t *testing.T) {
 	l := newLayers(small(t), true)[1]
 	all := optimizerFile(1, l.Layout, planes.Of(l.Layout), BF16, false).entries
@@ -499,8 +504,8 @@ func TestStateFileLacksATensor(t *testing.T) {
 	}
 }
 
-// TestExchangeByRenames: on a file system without an atomic exchange, three renames swap two directories. If one
-// fails, both are back in place.
+// TestExchangeByRenames: on a file system without an atomic exchange, three renames swap two
+// directories. If one of them fails, both directories are back in place.
 func TestExchangeByRenames(t *testing.T) {
 	for failAt := range 4 { // 0: none
 		dir := fastDir(t)

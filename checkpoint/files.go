@@ -17,8 +17,8 @@ import (
 // defaultShardBytes is the default size of a shard, as in save_pretrained.
 const defaultShardBytes = 5_000_000_000
 
-// entry is a tensor to be read or written, and the place of its values in memory. The place is a range of elements
-// of one parameter, or of one of its planes.
+// entry is a tensor to be read or written, and the memory of its values. This is a range of
+// elements of a parameter, or of a plane that the parameter has.
 type entry struct {
 	tensor
 	layer  int // index of the layer, fromFile or passedOver
@@ -33,8 +33,9 @@ type entry struct {
 	asRead bool         // with from: copied only if weights are saved as they were read
 }
 
-// fromFile and passedOver stand in entry.layer for tensors that belong to no layer. fromFile: the tensor is copied
-// from a file of another model directory. passedOver: the tensor is read only for its checksum.
+// fromFile and passedOver are values of entry.layer for tensors that belong to no layer. A tensor
+// with fromFile is copied from a file of another model directory. A tensor with passedOver is read
+// only for its checksum.
 const (
 	fromFile   = -1
 	passedOver = -2
@@ -50,10 +51,11 @@ type file struct {
 	linked  bool // the file exists already and gets a second name (linked.go)
 }
 
-// entriesOf lists what plane p of a layer contributes to a file: an entry for every stored tensor of every weight.
-// p is the weights in some dtype, or their lower halves. A weight that belongs to another layer (tied, Ref) has no
-// entry. A tensor with SavedF32 is fp32 instead of bf16 and has no lower halves. In the plane of lower halves, each
-// parameter has a tensor of its own, even if its weights share a tensor.
+// entriesOf lists the entries of a layer for plane p, which is the weights in some dtype or their
+// lower halves. Every stored tensor of every weight has an entry. A weight that belongs to another
+// layer (tied, Ref) has none. A tensor with SavedF32 is fp32 instead of bf16 and has no lower
+// halves. In the plane of lower halves, each parameter has a tensor of its own, even if its weights
+// share a tensor.
 func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 	var out []*entry
 	for _, t := range layout.Tensors {
@@ -167,7 +169,8 @@ func optimizerFile(layer int, layout model.Layout, planes []optim.Placed, d DTyp
 	return f
 }
 
-// stateFiles plans the optimizer's files, one per layer, in order; none if only the model is saved.
+// stateFiles plans the optimizer's files, one per layer, in the order of the layers. It plans none
+// if only the model is saved.
 func (o WriterOptions) stateFiles() []*file {
 	if o.ModelOnly {
 		return nil
@@ -218,9 +221,9 @@ const (
 	indexName  = "model.safetensors.index.json"
 )
 
-// If a directory has both, readers take the single file. So one rename switches readers from an older model to a
-// new one. It is the rename of the single file, or of an index whose shards have other names than those of the
-// older index.
+// If a directory has both a single file and an index of shards, readers take the single file. So
+// one rename switches readers from an older model to a new one. It is the rename of the single
+// file, or of an index that names no shard of the older index.
 
 // shardName returns the name of shard i, counted from 1, of a model that has of shards in total. version is 1 for
 // the first model in a directory and larger for later ones, so that a new model's shards do not overwrite an older
@@ -360,8 +363,8 @@ func (m *modelWriter) older() (names []string, err error) {
 	return append(names, beside...), err
 }
 
-// Space on disk that a save takes besides its tensors. Every file ends in a partly used block. Manifest and index
-// have some lines for every tensor.
+// Space on disk that a save takes besides its tensors. Every file ends in a partly used block.
+// Manifest and index have some lines of text for every tensor.
 const (
 	blockBytes  = 4 << 10
 	lineBytes   = 256

@@ -56,8 +56,9 @@ type modelWriter struct {
 	made   []string // dir and its parents, as far as they did not exist before
 }
 
-// add takes over files, the planned files of the weights, and allocates the buffer that the largest needs. write
-// names the files later: only under the lock is it known which names are taken.
+// add adds files, the planned files of the weights, to the model. It allocates the buffer that the
+// largest tensor needs. The files get their names later, in write: only under the lock is it known
+// which names are free.
 func (m *modelWriter) add(files []*file) {
 	for _, f := range files {
 		m.shards = append(m.shards, &outFile{file: f, sums: map[*entry]uint32{}})
@@ -81,8 +82,8 @@ func (m *modelWriter) run() error {
 	return m.tidied(err)
 }
 
-// enter makes the directory. It also locks it if the directory is for this model alone (m.alone). unlock is never
-// nil; without a lock it does nothing.
+// enter makes the model's directory. If the directory is for this model alone (m.alone), enter also
+// locks the directory. The function unlock is never nil; without a lock it does nothing.
 func (m *modelWriter) enter() (unlock func(), err error) {
 	none := func() {}
 	if err := MakeDirs(m.disk.fs, m.dir); err != nil || !m.alone {
@@ -117,7 +118,7 @@ func (m *modelWriter) tidied(err error) error {
 	return err
 }
 
-// missing lists dir and its parents as far as they are missing, dir first.
+// missing lists dir and its parent directories, as far as they do not exist yet, dir first.
 func missing(dir string) []string {
 	var out []string
 	for {
@@ -129,7 +130,8 @@ func missing(dir string) []string {
 	}
 }
 
-// write writes the model. The caller holds the lock.
+// write writes the model's files and makes them visible. The caller holds the lock of the
+// directory.
 func (m *modelWriter) write() (err error) {
 	if len(m.made) > 0 {
 		if entries, err := os.ReadDir(m.dir); err != nil || len(entries) > 0 {

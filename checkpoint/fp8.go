@@ -46,7 +46,7 @@ func toE4M3(x float32) byte {
 	switch {
 	case abs > 0x7f800000:
 		return sign | 0x7f
-	case abs < (127-6)<<23: // without an exponent: multiples of 2^-9
+	case abs < (127-6)<<23: // a subnormal: a multiple of 2^-9
 		return sign | byte(math.RoundToEven(float64(math.Float32frombits(abs))*512))
 	}
 	abs += 1<<19 - 1 + abs>>20&1
@@ -63,15 +63,15 @@ type grid struct {
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
-// across returns the number of blocks, and so of scales, beside each other in a slice; down returns the number of
-// blocks below each other.
+// across returns the number of blocks, and so of scales, in a row of blocks of a slice. down
+// returns the number of rows of blocks.
 func (g grid) across() int64 { return ceilDiv(g.line, g.cols) }
 func (g grid) down() int64   { return ceilDiv(g.lines, g.rows) }
 
 func (g grid) len() int64 { return g.slices * g.down() * g.across() }
 
-// at returns the index, among all scales, of the scale for the start of a row. Rows are numbered through all
-// slices.
+// at returns the index, among all scales, of the scale for the first block of a row. Rows are
+// numbered through all slices.
 func (g grid) at(row int64) int64 {
 	return (min(row/g.lines, g.slices-1)*g.down() + row%g.lines/g.rows) * g.across()
 }
@@ -121,8 +121,9 @@ func gridOf(shape, scale []int64, q *model.Quantized) (g grid, ok bool) {
 	return g, true
 }
 
-// scaled is a tensor in E4M3. Its codes are the tensor inCodes in the file codes. Its scales are the tensor
-// inScales in the file by. powersOfTwo is set if every scale must be a power of two.
+// scaled is a tensor in E4M3. The tensor inCodes of the file codes holds its codes, and the tensor
+// inScales of the file by holds its scales. If powersOfTwo is set, every scale must be a power of
+// two.
 type scaled struct {
 	grid
 	codes, by         *shard
@@ -209,7 +210,8 @@ func powerOfTwo(b byte) float32 {
 	return float32(math.Ldexp(1, int(b)-127))
 }
 
-// read implements packed: it decodes rows [from, to) of the tensor, numbered through all slices, into dst.
+// read decodes rows [from, to) of the tensor, numbered through all slices, into dst. It implements
+// the interface packed.
 func (t *scaled) read(from, to int64, dst []float32, raw []byte) ([]byte, error) {
 	if err := t.readScales(); err != nil {
 		return raw, err
@@ -231,8 +233,9 @@ func (t *scaled) read(from, to int64, dst []float32, raw []byte) ([]byte, error)
 	return raw, nil
 }
 
-// saved implements packed. The number of rows comes from e, since a vocabulary may have grown since the tensor was
-// read.
+// saved returns the entries that save the weight e in E4M3 again: codes and scales. The number of
+// rows comes from e, since a vocabulary may have grown since the tensor was read. It implements the
+// interface packed.
 func (t *scaled) saved(e *entry) []*entry {
 	q := &requantized{of: e, grid: t.grid, settle: t.settle, encode: encodeE4M3, unused: 2}
 	shape := slices.Clone(t.inScales.shape)
@@ -249,14 +252,15 @@ func (t *scaled) saved(e *entry) []*entry {
 	}
 }
 
-// settle returns a block's new scale as its bytes in the file, and forward, the factor that turns values into
-// codes. absmax is the largest magnitude in the block. As in transformers.integrations.finegrained_fp8.Fp8Quantize,
-// forward is 448 / absmax, and the scale is its reciprocal. A block of zeros has the scale 1. If the stored scale
-// is a power of two or bf16, it is rounded first, and forward is the reciprocal of the rounded scale.
+// settle returns a block's new scale as its bytes in the file. It also returns forward, the factor
+// that turns values into codes: 448 / absmax, with absmax the largest magnitude in the block. The
+// scale is the reciprocal of forward. A block of zeros has the scale 1. If the file stores scales
+// as powers of two or in bf16, the scale is rounded first, and forward is the reciprocal of the
+// rounded scale. Source: transformers.integrations.finegrained_fp8.Fp8Quantize.
 func (t *scaled) settle(absmax float32) (stored []byte, forward float32) {
 	forward = 1
 	if absmax > 0 {
-		forward = min(e4m3Max*(1/absmax), math.MaxFloat32) // PyTorch divides a number by a tensor so
+		forward = min(e4m3Max*(1/absmax), math.MaxFloat32) // PyTorch computes 448 / absmax in this way
 	}
 	inverse := 1 / forward
 	if t.powersOfTwo {
@@ -274,7 +278,8 @@ func (t *scaled) settle(absmax float32) (stored []byte, forward float32) {
 	return binary.LittleEndian.AppendUint32(nil, bits), forward
 }
 
-// encodeE4M3 appends the codes of values × forward to out. Larger magnitudes than 448 become 448.
+// encodeE4M3 appends the codes of values × forward to out. Magnitudes above 448, the largest E4M3
+// value, become 448.
 func encodeE4M3(out []byte, values []float32, forward float32) []byte {
 	for _, v := range values {
 		out = append(out, toE4M3(max(-e4m3Max, min(e4m3Max, v*forward))))

@@ -17,7 +17,7 @@ import (
 	"mt/model"
 )
 
-// valueE4M3 is the value of a code, from its definition.
+// valueE4M3 returns the value of the E4M3 code c, computed from the format's definition.
 func valueE4M3(c byte) float64 {
 	exponent, fraction := int(c>>3&15), float64(c&7)
 	v := math.Ldexp(fraction, -9)
@@ -30,7 +30,8 @@ func valueE4M3(c byte) float64 {
 	return math.Copysign(v, map[bool]float64{true: -1, false: 1}[c >= 128])
 }
 
-// TestE4M3: each code has its value, and each fp32 number becomes the nearest code, the even one of two.
+// TestE4M3: each code has its value. Each fp32 number becomes the nearest code, and of two equally
+// near codes the even one.
 func TestE4M3(t *testing.T) {
 	for c := range 256 {
 		want, got := float32(valueE4M3(byte(c))), e4m3Values[c]
@@ -74,14 +75,16 @@ func TestE4M3(t *testing.T) {
 	}
 }
 
-// scales is how fp8 stores the scales of a matrix of a shape, and the scale of an element.
+// scales is one way to store the scales of an E4M3 matrix: the ending of their tensor's name, its
+// dtype and shape, and the index of the scale of an element.
 type scales struct {
 	end, dtype string
 	shape      func(rows, cols int64) []int64
 	at         func(row, col, cols int64) int64
 }
 
-// oddBlocks are blocks of 5 × 3, which divide no matrix of the tests.
+// oddBlocks stores one scale for each block of 5 × 3 elements. No matrix of the tests is a multiple
+// of this size.
 var oddBlocks = scales{"_scale_inv", "F32", func(r, c int64) []int64 { return []int64{(r + 4) / 5, (c + 2) / 3} },
 	func(row, col, cols int64) int64 { return row/5*((cols+2)/3) + col/3 }}
 
@@ -91,7 +94,8 @@ func oneScale(shape ...int64) scales {
 
 var rowScales = scales{"_scale", "BF16", func(r, _ int64) []int64 { return []int64{r, 1} }, func(row, _, _ int64) int64 { return row }}
 
-// quantize replaces the weights of MLPs by random codes and scales. full: one code of each row is 448, so of each block.
+// quantize replaces the weights of MLPs in m by random codes and scales. If full is set, every
+// third code of a row is ±448, the largest FP8 number.
 func quantize(m map[string]*fakeTensor, how scales, full bool) {
 	r := rand.New(rand.NewPCG(9, 9))
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -128,7 +132,7 @@ func quantize(m map[string]*fakeTensor, how scales, full bool) {
 	}
 }
 
-// scaleOf is scale i of a tensor.
+// scaleOf returns scale number i of a tensor of scales, as fp32.
 func (f *fakeTensor) scaleOf(i int64) float32 {
 	switch f.DType {
 	case "F32":
@@ -146,10 +150,10 @@ func fp8Config(t *testing.T, dir, quantization string) {
 		"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6, "attention_bias": true, "mlp_bias": true, "dtype": "float32", "quantization_config": `+quantization+"}"))
 }
 
-// blocksOf53 is quantization_config for oddBlocks; %s: more keys.
+// blocksOf53 is the quantization_config for oddBlocks. Its %s is replaced by further keys.
 const blocksOf53 = `{"quant_method": "fp8", "weight_block_size": [5, 3], "activation_scheme": "static", "ignored_layers": ["lm_head"]%s}`
 
-// fp8Forms are all ways to store scales that are read.
+// fp8Forms are all ways of storing scales that mt reads.
 var fp8Forms = map[string]struct {
 	scales
 	config string
@@ -164,8 +168,9 @@ var fp8Forms = map[string]struct {
 	"rows in a vector": {scales{"_scale", "F32", func(r, _ int64) []int64 { return []int64{r} }, rowScales.at}, `{"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"type": "float", "num_bits": 8, "strategy": "channel"}}}}`},
 }
 
-// TestFP8: a weight is code × scale, rounded once to fp32, however scales are stored. Activation scales are passed over. Read
-// gives the same values, also of a part of a tensor.
+// TestFP8: a weight in E4M3 is code × scale, rounded once to fp32, in whatever way scales are
+// stored. Scales of activations are ignored. Weights.Read gives the same values, also for a part of
+// a tensor.
 func TestFP8(t *testing.T) {
 	for name, form := range fp8Forms {
 		c, kept := config(t, nil), map[string]*fakeTensor{}
@@ -210,7 +215,7 @@ func TestFP8(t *testing.T) {
 	}
 }
 
-// savedAsRead loads dir and saves it as it was read.
+// savedAsRead loads the model in dir, saves it with dtype d and returns the new directory.
 func savedAsRead(t *testing.T, dir string, c *model.Config, d DType) string {
 	t.Helper()
 	layers := newLayers(c, true)
@@ -223,7 +228,7 @@ func savedAsRead(t *testing.T, dir string, c *model.Config, d DType) string {
 	return out
 }
 
-// contents are the bytes of the tensors in dir, with their dtypes and shapes.
+// contents returns the bytes of the tensors in dir, with their dtypes and shapes, by name.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	w, out := testkit.Must(OpenWeights(dir))(t), map[string]string{}
@@ -237,9 +242,10 @@ func contents(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// TestAsReadGivesBack: a directory that no step has changed is saved with the same codes, if a code of each block is ±448, as
-// Transformers' converter makes them. Scales in bf16 or powers of two are the same too; a scale in fp32 is off by at
-// most two units of the last place. config.json is the one that was read.
+// TestAsReadGivesBack: a model that is loaded and saved as read, without training, has the same
+// codes. Each block must contain the code ±448, as in files that Transformers' converter makes.
+// Scales in bf16 or powers of two are the same too; a scale in fp32 differs by at most two units in
+// the last place. config.json is the one that was read.
 func TestAsReadGivesBack(t *testing.T) {
 	for name, form := range fp8Forms {
 		var kept map[string]*fakeTensor
@@ -299,15 +305,16 @@ func TestAsReadGivesBack(t *testing.T) {
 			if !strings.HasPrefix(x, "BF16") || strings.HasSuffix(of, "_scale") || strings.HasSuffix(of, "_scale_inv") {
 				t.Errorf("%s: saved in bf16, %s is %.20s", name, of, x)
 			}
-			if of == "mtp.proj.weight" && x != "BF16 [2 3] 803b003c403c803ca03cc03c" { // 1 to 6 times 2^-9 times 2
+			if of == "mtp.proj.weight" && x != "BF16 [2 3] 803b003c403c803ca03cc03c" { // codes 1 to 6, which are multiples of 2^-9, times the scale 2
 				t.Errorf("%s: %s is %s", name, of, x)
 			}
 		}
 	}
 }
 
-// TestMXFP4AsRead: experts in MXFP4 keep their values where scales are not the smallest, and their bytes where a block has
-// a code of 4 or 6.
+// TestMXFP4AsRead: experts in MXFP4 that are loaded and saved without training have the same
+// values. If each block contains a code of magnitude 4 or 6, they also have the same bytes. Scales
+// near the smallest possible are not covered.
 func TestMXFP4AsRead(t *testing.T) {
 	c := oss(t)
 	for _, full := range []bool{false, true} {
@@ -335,7 +342,8 @@ func TestMXFP4AsRead(t *testing.T) {
 	}
 }
 
-// TestFP8Stacked: experts in one tensor, transposed, have scales for blocks of each, for each, or for all.
+// TestFP8Stacked: experts in one tensor, stored transposed, may have scales for blocks of each
+// expert, one scale for each expert, or one for all.
 func TestFP8Stacked(t *testing.T) {
 	const name = "model.layers.0.mlp.experts.gate_up_proj"
 	for _, shape := range [][]int64{{3, 1, 2}, {3, 1, 1}, {3}, {}, {3, 64, 1}} {
@@ -389,7 +397,8 @@ func TestFP8Stacked(t *testing.T) {
 	}
 }
 
-// TestFP8Refuses: scales that do not fit their weight, or are missing, and formats that as_read does not write.
+// TestFP8Refuses: scales that are missing or do not fit their weight are errors, and so are formats
+// that save_dtype as_read cannot write.
 func TestFP8Refuses(t *testing.T) {
 	const name = "model.layers.0.mlp.up_proj.weight"
 	for want, edit := range map[string]func(m map[string]*fakeTensor){

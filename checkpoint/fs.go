@@ -97,13 +97,14 @@ func (osFS) SyncFile(path string) error {
 	return errors.Join(syncData(f), f.Close())
 }
 
-// osFile is an open file and the range of the last Flush.
+// osFile is an open file. off and n are the range of the last Flush.
 type osFile struct {
 	*os.File
 	off, n int64
 }
 
-// disk performs one save's file operations below root and adds operation and path to their errors.
+// disk performs the file operations of one save, below the directory root. It adds the operation
+// and the path to errors.
 type disk struct {
 	fs   FS
 	root string
@@ -146,15 +147,15 @@ func opError(op, path string, err error) error {
 
 func (d *disk) path(name string) string { return filepath.Join(d.root, filepath.FromSlash(name)) }
 
-// Advice in errors about missing space: lessOfRun for the saves of a run, lessOfCopy for CopyModel. A copy's place
-// and type come from a command line, so no keys of the config are named.
+// Advice in errors about missing space: lessOfRun for the saves of a run, lessOfCopy for CopyModel.
+// A copy's directory and type come from a command line, so its advice names no keys of a config.
 const (
 	lessOfRun  = "choose another output_dir, or keep fewer checkpoints (save_total_limit)"
 	lessOfCopy = "or choose another place or a smaller type"
 )
 
-// checkFree returns an error if dir has less free space than need, in bytes. The error advises to free space, or
-// otherwise what ways says.
+// checkFree returns an error if dir has less free space than need, in bytes. The error advises to
+// free space, or to do what the text ways says.
 func checkFree(f FS, dir string, need int64, ways string) error {
 	free, err := f.Free(dir)
 	if err != nil {

@@ -20,5 +20,5 @@ func syncData(f *os.File) error { return f.Sync() }
 // Allocate does nothing, since this system has no portable call that reserves space.
 func (f *osFile) Allocate(int64) error { return nil }
 
-// Flush records the range and does nothing more: this system has no portable call for it.
+// Flush only records the range, since this system has no portable call that writes a range to disk.
 func (f *osFile) Flush(off, n int64) { f.off, f.n = off, n }

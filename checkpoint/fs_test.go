@@ -10,8 +10,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestSyncReachesTheSystem: the syncs that the power-cut tests rely on reach the operating system, which refuses
-// them for closed and unsyncable files.
+// TestSyncReachesTheSystem: Sync calls the operating system, which returns errors for closed files
+// and for files that cannot be synced. The power-cut tests rely on Sync.
 func TestSyncReachesTheSystem(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x")
 	f, err := OS().Create(name)

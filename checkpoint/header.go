@@ -189,8 +189,9 @@ func parseEntry(val []byte) (v headerEntry, err error) {
 	return v, json.Unmarshal(val, &v)
 }
 
-// parseInts parses a JSON list of integers. It returns plain unchanged if list is such a list, and false otherwise.
-// So a caller that passes each result on as plain sees in the end whether all lists were.
+// parseInts parses a JSON list of integers. The bool is false if list is anything else, or if the
+// argument plain is false. parseEntry passes the bool of one call as plain to the next, and so
+// learns whether all of its lists were plain.
 func parseInts(list []byte, plain bool) ([]int64, bool) {
 	if len(list) < 2 || list[0] != '[' {
 		return nil, false
@@ -263,7 +264,8 @@ func (h *header) order() error {
 // so that the data begin at a multiple of 8 bytes.
 func headerBytes(ts []*entry) []byte { return paddedHeader(ts, 8) }
 
-// paddedHeader is headerBytes with data that begin at a multiple of align bytes. align must be a multiple of 8.
+// paddedHeader does the same as headerBytes, but pads the header so that the data begin at a
+// multiple of align bytes. align must be a multiple of 8.
 func paddedHeader(ts []*entry, align int) []byte {
 	text := []byte(`{"__metadata__":{"format":"pt"}`)
 	var off int64

@@ -76,8 +76,8 @@ func TestHeaderReads(t *testing.T) {
 	}
 }
 
-// TestHeaderEnds: a file of unknown size that ends inside its header is truncated; a read error is returned
-// unchanged.
+// TestHeaderEnds: if a stream of unknown size ends inside its header, it counts as truncated. An
+// error of reading is returned unchanged.
 func TestHeaderEnds(t *testing.T) {
 	file := append(binary.LittleEndian.AppendUint64(nil, 100), "{}"...)
 	if _, err := readHeader(bytes.NewReader(file), -1); err == nil || err.Error() != "truncated: the file ends in its header" {
@@ -88,7 +88,8 @@ func TestHeaderEnds(t *testing.T) {
 	}
 }
 
-// TestHeaderBytes: what is written is read, and the data are aligned.
+// TestHeaderBytes: the header that a planned file gets is read back with the same tensors, and the
+// data are aligned to 8 bytes.
 func TestHeaderBytes(t *testing.T) {
 	for i, l := range config(t, nil).Layouts(true) {
 		f := optimizerFile(i, l, planes.Of(l), BF16, false)
@@ -145,7 +146,8 @@ func TestSourceRefuses(t *testing.T) {
 	}
 }
 
-// TestFetch: in the Hugging Face cache the suggested command names the model.
+// TestFetch: for a directory in the Hugging Face cache, the suggested download command names the
+// model.
 func TestFetch(t *testing.T) {
 	got := fetch("/c/hub/models--org--name-7b/snapshots/abc", "x.safetensors")
 	if got != "fetch it again with `hf download --force-download org/name-7b x.safetensors`" {
@@ -153,7 +155,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// TestUnindexed: a tensor that the index forgot is there all the same.
+// TestUnindexed: a tensor of a shard is found even if the index does not list it.
 func TestUnindexed(t *testing.T) {
 	dir := t.TempDir()
 	header := `{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`
@@ -166,7 +168,8 @@ func TestUnindexed(t *testing.T) {
 	}
 }
 
-// TestCompanions: every companion of the weights is copied unchanged, and no other file.
+// TestCompanions: the files that belong beside a model's weights, such as the tokenizer's, are
+// copied unchanged, and no other files.
 func TestCompanions(t *testing.T) {
 	dir := t.TempDir()
 	taken := []string{"generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",

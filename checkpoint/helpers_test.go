@@ -15,7 +15,8 @@ import (
 	"mt/model"
 )
 
-// config is a small model with every kind of parameter and odd sizes. A change to nil removes a key.
+// config returns a small model with every kind of parameter and odd sizes. changes replace keys of
+// its config.json; nil removes a key.
 func config(t testing.TB, changes map[string]any) *model.Config {
 	t.Helper()
 	m := map[string]any{"model_type": "llama", "vocab_size": 37, "hidden_size": 14, "intermediate_size": 11, "num_hidden_layers": 2,
@@ -29,12 +30,12 @@ func config(t testing.TB, changes map[string]any) *model.Config {
 	return c
 }
 
-// small is a model with as few tensors as there can be.
+// small returns a model with as few tensors as possible.
 func small(t testing.TB) *model.Config {
 	return config(t, map[string]any{"num_hidden_layers": 1, "attention_bias": false, "mlp_bias": false, "tie_word_embeddings": true})
 }
 
-// newLayers is memory for a model, zero.
+// newLayers returns memory for all layers of a model, filled with zeros.
 func newLayers(c *model.Config, bf16 bool) []Layer {
 	var out []Layer
 	for _, l := range c.Layouts(bf16) {
@@ -44,10 +45,10 @@ func newLayers(c *model.Config, bf16 bool) []Layer {
 	return out
 }
 
-// planes are the planes that the tests keep beside the weights.
+// planes are the planes of the optimizer's state that the tests use: AdamW's.
 var planes = optim.Planes(optim.AdamW{}.Planes)
 
-// newPlanes is memory for what AdamW keeps of a layer, zero.
+// newPlanes returns memory for AdamW's planes of a layer, filled with zeros.
 func newPlanes(l model.Layout) (out []optim.State) {
 	for _, p := range planes.Of(l) {
 		out = append(out, newState(p, l))
@@ -55,12 +56,12 @@ func newPlanes(l model.Layout) (out []optim.State) {
 	return out
 }
 
-// newState is memory for a plane of a layer, zero.
+// newState returns memory for one plane of a layer, filled with zeros.
 func newState(p optim.Placed, l model.Layout) optim.State {
 	return optim.NewState(p, l, optim.Whole(l), func(n int64) []byte { return make([]byte, n) })
 }
 
-// floats are the elements of a plane.
+// floats returns the elements of the fp32 plane with this name.
 func (l Layer) floats(name string) []float32 {
 	for _, s := range l.Planes {
 		if s.Name == name {
@@ -70,12 +71,13 @@ func (l Layer) floats(name string) []float32 {
 	return nil
 }
 
-// awkward are weights that rounding to bf16 could lose.
+// awkward are the fp32 bits of weights that rounding to bf16 might change: ties, subnormals, the
+// largest numbers, infinities and both zeros.
 var awkward = []uint32{0, 0x80000000, 1, 0x80000001, 0x00008000, 0x00007fff, 0x3f808000, 0x3f818000, 0x3f807fff, 0x3f808001,
 	0x7f7fffff, 0xff7fffff, 0x7f7f8000, 0x7f800000, 0xff800000, 0x007fffff}
 
-// fillLayers sets weights and moments: random bits of finite values, the
-// awkward ones first.
+// fillLayers fills weights and moments with random finite fp32 values. The awkward values come
+// first.
 func fillLayers(layers []Layer, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for _, l := range layers {
@@ -97,7 +99,8 @@ func fillLayers(layers []Layer, seed uint64) {
 	}
 }
 
-// values are the fp32 bits of weight, m and v by checkpoint tensor.
+// values returns the fp32 bits of weights and of the moments m and v, by the names of their tensors
+// in a checkpoint.
 func values(layers []Layer) map[string][]uint32 {
 	out := map[string][]uint32{}
 	for i, l := range layers {
@@ -134,7 +137,7 @@ func sameValues(t *testing.T, got, want map[string][]uint32) {
 	}
 }
 
-// loadWhole is LoadModel of a directory with the vocabulary of layers.
+// loadWhole calls LoadModel for a directory whose vocabulary has the same size as that of layers.
 func loadWhole(dir string, layers []Layer, progress Progress) ([]string, error) {
 	return LoadModel(dir, layers, layers[0].Layout.Tensors[0].Rows, progress)
 }
@@ -184,7 +187,7 @@ func fastDir(t *testing.T) string {
 	return dir
 }
 
-// safetensors is the text of a file with the given header and data.
+// safetensors returns the content of a safetensors file with the given header and data.
 func safetensors(header string, data []byte) []byte {
 	out := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	return append(append(out, header...), data...)

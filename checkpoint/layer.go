@@ -28,9 +28,10 @@ type Layer struct {
 	Extent *Extent
 }
 
-// kept tells which of n elements of the layer, from element e on, belong to l.Share, the part that this rank keeps.
-// Elements are numbered through all tensors of the layer. from is the position of the first such element among the
-// n. count is their number (0: none), and at is the index of the first in Lo.
+// kept intersects n elements of the layer, from element e on, with l.Share, the part that this rank
+// keeps. Elements are numbered through all tensors of the layer. from is the position of the first
+// kept element among the n. count is their number (0: none), and at is the index of the first in
+// Lo.
 func (l Layer) kept(e, n int64) (from, count, at int64) {
 	if l.Share == nil {
 		return 0, n, e
@@ -97,7 +98,7 @@ type plane struct {
 	state  string // name of the optimizer's plane; "": the weights or their lower halves
 }
 
-// The planes of a weight.
+// The planes that a weight can have on disk.
 var (
 	planeF32  = plane{dtype: "F32"}
 	planeBF16 = plane{dtype: "BF16"}               // rounded half up, as in the tile
@@ -188,8 +189,8 @@ func (l Layer) encode(t model.TensorLayout, p plane, elem, n int64, buf []byte) 
 	return buf[:2*n]
 }
 
-// mean is encode for l.Mean, the average of the weights. It returns n averages of the weight t from element elem
-// on, as fp32 or rounded to bf16 according to p.
+// mean is encode for l.Mean, the average of the weights. It returns n averaged values of the weight
+// t from element elem on: as fp32 if p is planeF32, otherwise rounded to bf16.
 func (l Layer) mean(t model.TensorLayout, p plane, elem, n int64, buf []byte) []byte {
 	i := slices.IndexFunc(l.Layout.Tensors, func(of model.TensorLayout) bool { return !of.Ref && !of.Frozen && of.Elem == t.Elem })
 	values := l.Mean.Floats(i, elem, n)

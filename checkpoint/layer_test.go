@@ -13,7 +13,8 @@ import (
 	"mt/model"
 )
 
-// TestSplitJoin: every upper half with the lower halves around the ties.
+// TestSplitJoin: splitting an fp32 weight into bf16 and lower half and joining them gives the same
+// bits. The test takes every upper half, with lower halves around the rounding ties.
 func TestSplitJoin(t *testing.T) {
 	c := config(t, nil)
 	l := newLayers(c, true)[0]
@@ -45,7 +46,8 @@ func TestHiOf(t *testing.T) {
 	}
 }
 
-// TestHalfBits compares every half with its value by the definition.
+// TestHalfBits: every half-precision number is converted to the fp32 value that IEEE's definition
+// gives it.
 func TestHalfBits(t *testing.T) {
 	for h := range 1 << 16 {
 		exp, frac := h>>10&31, float64(h&0x3ff)
@@ -95,7 +97,7 @@ func BenchmarkPlanes(b *testing.B) {
 // TestNamesOfState: AdamW's planes have these names and types in the optimizer's files, in this order. Older
 // checkpoints rely on that.
 func TestNamesOfState(t *testing.T) {
-	l := small(t).Layouts(true)[2] // the head: its norm
+	l := small(t).Layouts(true)[2] // the head, which is tied, so its only own parameter is a norm
 	for d, want := range map[DType][]string{
 		BF16: {"F32 m.model.norm.weight", "F32 v.model.norm.weight", "U16 lo.model.norm.weight"},
 		F32:  {"F32 m.model.norm.weight", "F32 v.model.norm.weight"},
@@ -110,7 +112,8 @@ func TestNamesOfState(t *testing.T) {
 	}
 }
 
-// TestPlanesByName: a plane of any name is loaded as saved. Layers with other planes than saved are an error.
+// TestPlanesByName: an optimizer's plane of any name is loaded as it was saved. If the layers have
+// other planes than those saved, loading fails.
 func TestPlanesByName(t *testing.T) {
 	c := small(t)
 	both := []optim.Plane{{Name: "another", DType: optim.F32}, {Name: "average", DType: optim.F32}}
@@ -154,8 +157,8 @@ func TestPlanesByName(t *testing.T) {
 	}
 }
 
-// TestStateOfPieces: planes of codes and of blocks, which only some tensors have, are saved with these shapes and
-// loaded unchanged. A rank's share loads its part.
+// TestStateOfPieces: planes of quantized codes and of block scales, which only some tensors have,
+// are saved with the right shapes and loaded unchanged. A rank's share loads only its part.
 func TestStateOfPieces(t *testing.T) {
 	c := config(t, map[string]any{"hidden_size": 64, "intermediate_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16})
 	kept := optim.Planes(func(p optim.Piece) []optim.Plane {
@@ -225,7 +228,8 @@ func TestStateOfPieces(t *testing.T) {
 	}
 }
 
-// eachBlock cuts the tensors of a layer into units of 256 elements that are each in one piece.
+// eachBlock cuts a layer's tensors into units of at most 256 elements, none of which crosses a
+// tensor's pieces.
 func eachBlock(l model.Layout) (out []optim.Unit) {
 	for k, tl := range l.Tensors {
 		for _, p := range optim.Pieces(tl.Param) {

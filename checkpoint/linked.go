@@ -28,7 +28,7 @@ import (
 // Extent is the file on a disk that holds a layer's lower halves and planes.
 type Extent struct {
 	Memory []byte // mapping of the file after its header (WriterOptions.Head)
-	// Pin ensures that nobody writes into the file from now on, and returns its path.
+	// Pin ensures that nobody writes into the file any more, and returns the file's path.
 	Pin func() (path string)
 }
 
@@ -88,11 +88,12 @@ func linkedFile(layer int, layout model.Layout, planes []optim.Placed) *file {
 	return f
 }
 
-// inExtent reports whether the lower halves e are in the layer's extent.
+// inExtent reports whether the layer's extent contains the lower halves that e describes.
 func inExtent(layout model.Layout, e *entry) bool { return layout.HasLo(e.layout) }
 
-// fillGaps returns entries, which are sorted by offset, with padding entries before, between and after them. So the
-// entries fill the file's data from offset 0 up to end without gaps, as safetensors requires.
+// fillGaps returns entries, which are sorted by offset, with padding entries before, between and
+// after them. The result fills the file's data from offset 0 up to end without gaps, as safetensors
+// requires.
 func fillGaps(entries []*entry, end int64) (out []*entry) {
 	at := int64(0)
 	fill := func(to int64) {

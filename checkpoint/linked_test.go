@@ -15,7 +15,8 @@ import (
 	"mt/model"
 )
 
-// inExtents returns layers; those that o links are in files of their own in dir, as in a run.
+// inExtents returns a copy of layers. Those layers whose files o links have their lower halves and
+// planes in files of their own in dir, as in a run.
 func inExtents(t testing.TB, layers []Layer, o WriterOptions, dir string) []Layer {
 	t.Helper()
 	var out []Layer
@@ -48,8 +49,8 @@ func inExtents(t testing.TB, layers []Layer, o WriterOptions, dir string) []Laye
 	return out
 }
 
-// TestLinked: a checkpoint whose optimizer's files are linked, some or all, loads as one that is written, whatever is in the extents,
-// into memory of any kind. The files are those that the run has.
+// TestLinked: a checkpoint whose optimizer files are linked, all or some, loads like one whose
+// files are written, into memory of any kind. The linked files are the run's own files.
 func TestLinked(t *testing.T) {
 	for name, tc := range map[string]struct {
 		changes  map[string]any
@@ -135,8 +136,8 @@ func TestLinked(t *testing.T) {
 	}
 }
 
-// TestHeadOfALinkedFile: the file of an extent is a file of safetensors; its data begin with a page, and each tensor is where its values
-// are in memory.
+// TestHeadOfALinkedFile: an extent's file is a valid safetensors file. Its data begin at a page
+// boundary, and each tensor has the same offset as its values have in memory.
 func TestHeadOfALinkedFile(t *testing.T) {
 	c := config(t, nil)
 	for i, l := range c.Layouts(true) {
@@ -173,7 +174,8 @@ func TestHeadOfALinkedFile(t *testing.T) {
 	}
 }
 
-// TestCanLink: what is saved must be what is on the disk.
+// TestCanLink: an optimizer file can be linked only if the file to be saved has exactly the content
+// of the run's file.
 func TestCanLink(t *testing.T) {
 	c := small(t)
 	split, whole := options(c, newLayers(c, true), BF16), options(c, newLayers(c, false), F32)
@@ -195,7 +197,8 @@ func TestCanLink(t *testing.T) {
 	}
 }
 
-// TestLowerHalvesBesides: a checkpoint that lacks some of them, or has others than a layer needs, does not load.
+// TestLowerHalvesBesides: a checkpoint does not load if the file lower.safetensors lacks lower
+// halves that a layer needs, or has them in another shape.
 func TestLowerHalvesBesides(t *testing.T) {
 	c, dir := small(t), t.TempDir()
 	layers := newLayers(c, true)
@@ -230,7 +233,8 @@ func TestLowerHalvesBesides(t *testing.T) {
 	}
 }
 
-// TestTryLink: what keeps a file from having a second name is said, an error of the disk is an error, and nothing is left.
+// TestTryLink: TryLink returns the reason why a file cannot have a second name. An error of the
+// disk is returned as an error, and no files are left.
 func TestTryLink(t *testing.T) {
 	for err, says := range map[error]string{nil: "", syscall.EXDEV: "output_dir is on another file system", syscall.EPERM: "a file there can have no second name (operation not permitted)",
 		syscall.ENOTSUP: "a file there can have no second name (operation not supported)", syscall.EIO: "error"} {
@@ -246,7 +250,7 @@ func TestTryLink(t *testing.T) {
 	}
 }
 
-// unlinked is a disk whose links fail with err, unless it is nil.
+// unlinked is a disk on which creating a hard link fails with err. If err is nil, links succeed.
 type unlinked struct {
 	osFS
 	err error

@@ -124,7 +124,8 @@ func (s *source) match(layouts []model.Layout) ([]target, error) {
 	return out, nil
 }
 
-// target returns the tensor of the directory that fills e. If there is none, the target's entry is nil.
+// target returns the tensor of the directory that fills e. If there is none, the result's entry is
+// nil.
 func (s *source) target(e *entry) (target, error) {
 	sh, ok := s.where[e.name]
 	if ok {
@@ -565,8 +566,8 @@ type stored struct {
 	packed packed
 }
 
-// unpacked changes e, if it copies a quantized tensor, so that the values are decoded to the dtype of plane p. It
-// returns e in any case.
+// unpacked changes e if it copies a quantized tensor: the copy is then decoded to the dtype of
+// plane p. It returns e in any case.
 func (e *entry) unpacked(p plane) *entry {
 	if e.from.packed != nil {
 		e.plane, e.dtype, e.bytes = p, p.dtype, e.elems*p.size()
@@ -574,8 +575,9 @@ func (e *entry) unpacked(p plane) *entry {
 	return e
 }
 
-// pieces passes the tensor's bytes to the function put, piece by piece. They are converted to fp32 or bf16, the
-// dtype of the plane to; for planeAsIs they are unchanged. buf holds a piece.
+// pieces passes the tensor's bytes to the function put, piece by piece. The bytes are converted to
+// fp32 or bf16, the dtype of the plane to; for planeAsIs they stay unchanged. The buffer buf holds
+// a piece.
 func (s *stored) pieces(to plane, buf []byte, put func([]byte) error) error {
 	if s.packed != nil && to != planeAsIs {
 		return s.decoded(to, put)

@@ -22,7 +22,8 @@ import (
 	"mt/model"
 )
 
-// TestTowers: the same of small models with vision towers, whose every tensor is given back, through the trained layers or past them.
+// TestTowers: small models with vision towers that are loaded and saved again have the same
+// tensors. The trained ones pass through layers, and the others are copied.
 func TestTowers(t *testing.T) {
 	for _, name := range []string{"mistral3", "ministral3", "qwen2vl", "qwen25vl", "qwen3vl", "qwen3vlmoe"} {
 		dir := filepath.Join("../internal/run/testdata/recordings", name, "model")
@@ -48,8 +49,8 @@ func TestTowers(t *testing.T) {
 // tower are the names of what stands beside a language model in recorded models.
 var tower = regexp.MustCompile(`^(model\.)?(visual|vision_tower|audio_tower|embed_vision|embed_audio|multi_modal_projector|mtp)\.`)
 
-// TestFixtures: reading a fixture's model and writing it in fp32 yields every tensor byte for byte, from either
-// kind of memory. A vision tower's tensors are copied.
+// TestFixtures: a recorded model that is read and written in fp32 has every tensor byte for byte,
+// whether memory holds bf16 or fp32 weights. A vision tower's tensors are copied.
 func TestFixtures(t *testing.T) {
 	for i, dir := range testkit.Recordings(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -97,8 +98,9 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-// fakeModel writes a model.safetensors with all tensors of c in the given
-// dtype, element i of each being value(i), changed by edit.
+// fakeModel writes a model.safetensors with all tensors of c in the given dtype and returns its
+// directory. Element i of each tensor is value(i). edit may change the tensors before they are
+// written.
 func fakeModel(t *testing.T, c *model.Config, dtype string, value func(i int64) []byte, edit func(m map[string]*fakeTensor)) string {
 	t.Helper()
 	all := map[string]*fakeTensor{}
@@ -197,13 +199,14 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// counted are elements that tell tensors and places apart, exact in bf16.
+// counted returns element i of a fake tensor, in fp32 and exact in bf16. Elements differ, so that a
+// mistaken offset shows.
 func counted(i int64) []byte {
 	return binary.LittleEndian.AppendUint32(nil, uint32(i%251)<<16|0x3f000000)
 }
 
-// withOthers adds what models have beside the parameters: towers of any type, a
-// layer for further tokens, a buffer.
+// withOthers adds tensors that models have beside their parameters: vision towers of any dtype, a
+// layer that predicts further tokens, and a buffer.
 func withOthers(m map[string]*fakeTensor) {
 	m["vision_tower.blocks.0.weight"] = &fakeTensor{DType: "F16", Shape: []int64{2, 3}, data: []byte("abcdefghijkl")}
 	m["vision_tower.ids"] = &fakeTensor{DType: "I64", Shape: []int64{1}, data: []byte("12345678")}
@@ -212,14 +215,15 @@ func withOthers(m map[string]*fakeTensor) {
 	m["model.layers.0.self_attn.rotary_emb.inv_freq"] = &fakeTensor{DType: "F32", Shape: []int64{1}, data: []byte("freq")}
 }
 
-// tie stores the embedding as the head too.
+// tie stores the embedding a second time, as the head.
 func tie(m map[string]*fakeTensor) {
 	head := *m["model.embed_tokens.weight"]
 	m["lm_head.weight"] = &head
 }
 
-// spelt returns a config and a directory with its tensors, of a language model alone or beside a vision tower.
-// Names begin with pre instead of "model." and with head instead of "lm_head.".
+// spelt returns a config and a directory with its tensors, for a language model alone or beside a
+// vision tower. Names of tensors begin with pre instead of "model." and with head instead of
+// "lm_head.".
 func spelt(t *testing.T, tied bool, pre, head string) (*model.Config, string) {
 	t.Helper()
 	keys := map[string]any{"tie_word_embeddings": tied, "num_hidden_layers": 2}
@@ -262,10 +266,11 @@ func spelt(t *testing.T, tied bool, pre, head string) (*model.Config, string) {
 	return c, dir
 }
 
-// prefixes are the ways to begin the names of a model's tensors.
+// prefixes are the beginnings that tensors' names have in published models: of the model, and of
+// its head.
 var prefixes = [][2]string{{"model.", "lm_head."}, {"model.language_model.", "lm_head."}, {"language_model.model.", "language_model.lm_head."}}
 
-// opened is the source of saves from dir.
+// opened opens dir as the Source of saves, and closes it at the end of the test.
 func opened(t *testing.T, dir string, layers []Layer) *Source {
 	t.Helper()
 	s := testkit.Must(OpenSource(dir, layoutsOf(layers)))(t)
@@ -273,7 +278,8 @@ func opened(t *testing.T, dir string, layers []Layer) *Source {
 	return s
 }
 
-// saved writes the model of layers both ways and returns the directories.
+// saved writes the model of layers as a checkpoint and as a final model. It returns the two
+// directories by name.
 func saved(t *testing.T, c *model.Config, layers []Layer, source *Source, d DType) map[string]string {
 	t.Helper()
 	o := options(c, layers, d)
@@ -311,7 +317,7 @@ func TestOthersAreCopied(t *testing.T) {
 	}
 }
 
-// sameTensors compares the tensors of a directory with those wanted.
+// sameTensors checks that the tensors in dir have the given dtypes and bytes.
 func sameTensors(t *testing.T, what, dir string, dtypes map[string]string, data map[string][]byte) {
 	t.Helper()
 	gotTypes, got := tensorsOf(t, dir)
@@ -325,7 +331,7 @@ func sameTensors(t *testing.T, what, dir string, dtypes map[string]string, data 
 	}
 }
 
-// checkIndex: the index names n tensors, and no file holds trained tensors and
+// checkIndex checks that the index names n tensors, and that no file holds both trained tensors and
 // others.
 func checkIndex(t *testing.T, dir string, n int) {
 	t.Helper()
@@ -359,8 +365,8 @@ func TestTiedHeadMoves(t *testing.T) {
 	}
 }
 
-// TestUnknownTensors: a tensor that looks like a trained weight and that config.json
-// does not announce is an error.
+// TestUnknownTensors: a tensor that looks like a trained weight, but that config.json does not
+// announce, is an error.
 func TestUnknownTensors(t *testing.T) {
 	one := func(name, dtype string) func(map[string]*fakeTensor) {
 		return func(m map[string]*fakeTensor) {
@@ -391,7 +397,7 @@ func TestUnknownTensors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, singleName)+": tensor ") || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want %s", tc.name, err, tc.want)
 		}
-		if tc.name == "another head" { // its bytes are read with the weights
+		if tc.name == "another head" { // CheckModel reads no data and cannot find this
 			continue
 		}
 		if err := CheckModel(dir, c.Layouts(false)); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -400,8 +406,8 @@ func TestUnknownTensors(t *testing.T) {
 	}
 }
 
-// TestUnknownInBlocks: a tensor of a block that is trained is not passed over
-// however names begin, nor in blocks of experts.
+// TestUnknownInBlocks: an unknown tensor of a trained block is an error, in whatever way the
+// model's names begin, and also in blocks of experts.
 func TestUnknownInBlocks(t *testing.T) {
 	moe := testkit.Must(model.FromInline(map[string]any{"model_type": "qwen3_moe", "vocab_size": 37, "hidden_size": 14, "intermediate_size": 11, "num_hidden_layers": 2,
 		"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6, "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 5}, "test"))(t)
@@ -423,7 +429,7 @@ func TestUnknownInBlocks(t *testing.T) {
 	}
 }
 
-// TestSourceGone: once it is opened, a directory may go away.
+// TestSourceGone: after OpenSource, the model directory may be removed, and saves still succeed.
 func TestSourceGone(t *testing.T) {
 	c := small(t)
 	dir := fakeModel(t, c, "F32", counted, withOthers)
@@ -440,7 +446,7 @@ func TestSourceGone(t *testing.T) {
 	}
 }
 
-// TestSourceHeld: only files with tensors to copy stay open.
+// TestSourceHeld: after OpenSource, only files with tensors to copy stay open.
 func TestSourceHeld(t *testing.T) {
 	c := small(t)
 	layers := newLayers(c, false)
@@ -453,8 +459,8 @@ func TestSourceHeld(t *testing.T) {
 	}
 }
 
-// TestSmallestPieces: tensors of fewer bytes than a piece of conversion takes, and
-// names that JSON writes otherwise than Go does.
+// TestSmallestPieces: a tensor of fewer bytes than the smallest piece is converted. Names with
+// characters that JSON and Go escape differently are copied.
 func TestSmallestPieces(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
 	header := `{"a\u0001\u00ad\"":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`
@@ -468,7 +474,8 @@ func TestSmallestPieces(t *testing.T) {
 	}
 }
 
-// TestBrokenLink: a link of the Hugging Face cache whose file is gone.
+// TestBrokenLink: a link of the Hugging Face cache whose target is missing is an error with the
+// command to download the file.
 func TestBrokenLink(t *testing.T) {
 	dir := t.TempDir()
 	testkit.NoError(t, os.Symlink("gone", filepath.Join(dir, singleName)))
@@ -477,15 +484,17 @@ func TestBrokenLink(t *testing.T) {
 	}
 }
 
-// layout is a model directory without values; tools/layouts.py writes them.
+// layout describes a published model directory: its config.json and its tensors without their
+// values. tools/layouts.py writes it.
 type layout struct {
 	Name, DType, Folder, Fails string
 	Config                     json.RawMessage
 	Tensors                    map[string]json.RawMessage // a shape, or a type and a shape
-	Absent                     []string                   // what the index lists beside
+	Absent                     []string                   // tensors that the index lists but no file has
 }
 
-// dir makes a directory of the layout. The data of its file are a hole.
+// dir makes a model directory of the layout. Its file's data are a hole, which takes no space on
+// disk.
 func (l layout) dir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -529,7 +538,8 @@ func (l layout) dir(t *testing.T) string {
 	return dir
 }
 
-// TestLayouts: published directory layouts open, and errors explain models that cannot be trained.
+// TestLayouts: model directories with the layouts of published models open. If a model cannot be
+// trained, the error explains why.
 func TestLayouts(t *testing.T) {
 	var all []layout
 	testkit.NoError(t, json.Unmarshal(read(t, "../model/testdata/layouts.json"), &all))
@@ -550,8 +560,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// twoSaves writes checkpoint-10 and checkpoint-20 and returns where, and the
-// layers.
+// twoSaves writes checkpoint-10 and checkpoint-20. It returns their directory and the layers.
 func twoSaves(t *testing.T) (string, []Layer) {
 	t.Helper()
 	c := small(t)
@@ -566,7 +575,7 @@ func twoSaves(t *testing.T) (string, []Layer) {
 	return out, layers
 }
 
-// brokenFile is a file of which only the beginning can be read.
+// brokenFile is a file whose reads fail after the first left bytes.
 type brokenFile struct {
 	fs.File
 	path string
@@ -657,7 +666,8 @@ func unseal(t *testing.T, dir string, change func(m *manifest)) []byte {
 	return text
 }
 
-// TestOlderManifest: checkpoints of version 1 load.
+// TestOlderManifest: a checkpoint whose manifest has version 1, without a checksum of its own,
+// loads.
 func TestOlderManifest(t *testing.T) {
 	out, layers := twoSaves(t)
 	unseal(t, filepath.Join(out, "checkpoint-20"), nil)
@@ -678,7 +688,7 @@ func TestFlippedManifest(t *testing.T) {
 	dir := filepath.Join(out, "checkpoint-20")
 	name := filepath.Join(dir, manifestName)
 	want := values(layers)
-	every := 23 * testkit.Every(t, 5) // prime to 8: all bits come round
+	every := 23 * testkit.Every(t, 5) // has no common factor with 8, so all eight bits of a byte are flipped in turn
 	for version, text := range map[int][]byte{manifestVersion: read(t, name), unsealedVersion: unseal(t, dir, nil)} {
 		stayed := 0
 		for bit := 0; bit < 8*len(text); bit += every {
@@ -706,8 +716,7 @@ func TestFlippedManifest(t *testing.T) {
 	}
 }
 
-// TestRecordedTwice: a manifest that has one file twice, and lacks another, is
-// damaged.
+// TestRecordedTwice: a manifest that lists one file twice and lacks another one is damaged.
 func TestRecordedTwice(t *testing.T) {
 	out, _ := twoSaves(t)
 	unseal(t, filepath.Join(out, "checkpoint-20"), func(m *manifest) {
@@ -723,7 +732,8 @@ func TestRecordedTwice(t *testing.T) {
 	}
 }
 
-// TestUnusable: a checkpoint that the caller could not use is skipped.
+// TestUnusable: Latest skips a checkpoint that the caller says it cannot use, with the caller's
+// reason.
 func TestUnusable(t *testing.T) {
 	out, _ := twoSaves(t)
 	newest := filepath.Join(out, "checkpoint-20")
@@ -737,10 +747,10 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// zero4 is the value of fake tensors in fp32.
+// zero4 returns 0 in fp32, as an element of a fake tensor.
 func zero4(int64) []byte { return make([]byte, 4) }
 
-// fake is a tensor of zeros.
+// fake returns a tensor of zeros with this dtype and shape.
 func fake(dtype string, shape ...int64) *fakeTensor {
 	n := dtypeSize[dtype]
 	for _, d := range shape {
@@ -782,7 +792,8 @@ func TestBuffersOfPublishedFiles(t *testing.T) {
 	}
 }
 
-// sharded moves the weights of a model directory into shards, and returns the index that names them.
+// sharded moves the weights of a model directory into one shard called shard. It returns the index:
+// each tensor's file.
 func sharded(t *testing.T, dir, shard string) map[string]string {
 	t.Helper()
 	src := testkit.Must(openSource(dir))(t)
@@ -834,7 +845,8 @@ func TestIndexOfPublishedFiles(t *testing.T) {
 	}
 }
 
-// TestDoublePrecision: float64 is rounded to the nearest fp32, also beside other types.
+// TestDoublePrecision: float64 weights are rounded to the nearest fp32, also if other tensors have
+// other dtypes.
 func TestDoublePrecision(t *testing.T) {
 	c := config(t, nil)
 	numbers := []float64{1.0 / 3, -1e-40, math.Inf(1), 1e300, math.Nextafter(1, 2), 0, -2.5}
@@ -856,7 +868,8 @@ func TestDoublePrecision(t *testing.T) {
 	}
 }
 
-// TestWhyMissing: an error about missing tensors describes what the directory has instead.
+// TestWhyMissing: an error about missing tensors describes the tensors that the directory has
+// instead.
 func TestWhyMissing(t *testing.T) {
 	c := config(t, nil)
 	wrapped := func(by string) func(map[string]*fakeTensor) {
@@ -882,7 +895,8 @@ func TestWhyMissing(t *testing.T) {
 	}
 }
 
-// TestTooManyTensors: a header or an index of more tensors than any model has is refused, and one of very many is read.
+// TestTooManyTensors: a header or an index with more tensors than any model has is an error. One
+// with a very large, but possible number is read.
 func TestTooManyTensors(t *testing.T) {
 	testkit.NotShort(t)
 	header := func(n int) []byte {

@@ -109,7 +109,7 @@ func (m manifest) sealed() ([]byte, error) {
 
 const manifestEnd = "\n}"
 
-// seal returns the end of a manifest that begins with text: the checksum of text.
+// seal returns the last lines of a manifest that begins with text. They hold the checksum of text.
 func seal(text []byte) string {
 	return fmt.Sprintf(",\n \"crc32c\": %q%s\n", crc(crc32.Checksum(text, castagnoli)), manifestEnd)
 }
@@ -189,8 +189,8 @@ func HasManifest(dir string) bool {
 	return err == nil && bytes.Contains(begin, []byte(manifestFormat))
 }
 
-// Verify reads the whole checkpoint in dir and compares it with its manifest. The error names the file and tensor
-// that differ.
+// Verify reads the whole checkpoint in dir and compares it with its manifest. If they differ, the
+// error names the file and the tensor.
 func Verify(dir string) error { return verify(dir, openFile) }
 
 func verify(dir string, open opening) error {

@@ -71,7 +71,8 @@ func (p *mxfp4) line() int64  { return p.perLine }
 func (p *mxfp4) path() string { return p.blocks.path }
 func (p *mxfp4) bytes() int64 { return p.inBlocks.bytes + p.inScales.bytes }
 
-// read implements packed: it decodes rows [from, to) of the tensor, numbered through all slices, into dst.
+// read decodes rows [from, to) of the tensor, numbered through all slices, into dst. It implements
+// the interface packed.
 func (p *mxfp4) read(from, to int64, dst []float32, raw []byte) ([]byte, error) {
 	n := (to - from) * p.scalesALine
 	raw = slices.Grow(raw[:0], int(n*(1+packedLen/2)))[:n*(1+packedLen/2)]
@@ -88,8 +89,8 @@ func (p *mxfp4) read(from, to int64, dst []float32, raw []byte) ([]byte, error) 
 	return raw, nil
 }
 
-// unpackBlock decodes the codes of one block to dst. scale is the exponent of the block's power of two plus 127;
-// 255: NaN.
+// unpackBlock decodes the codes of one block into dst. scale is the exponent of the block's power
+// of two plus 127; 255: NaN.
 func unpackBlock(dst []float32, codes []byte, scale byte) {
 	by := powerOfTwo(scale)
 	for i, c := range codes {
@@ -97,7 +98,8 @@ func unpackBlock(dst []float32, codes []byte, scale byte) {
 	}
 }
 
-// saved implements packed: it returns the entries that save e in MXFP4 with new scales.
+// saved returns the entries that save e in MXFP4 with new scales. It implements the interface
+// packed.
 func (p *mxfp4) saved(e *entry) []*entry {
 	rows := e.elems / p.perLine
 	q := &requantized{of: p.asStored(e), grid: grid{line: p.perLine, lines: rows, rows: 1, cols: packedLen, slices: 1}, settle: settleMXFP4, encode: encodeMXFP4, unused: 2}
@@ -106,8 +108,9 @@ func (p *mxfp4) saved(e *entry) []*entry {
 	return []*entry{q.entry(blocks, false), q.entry(scales, true)}
 }
 
-// settleMXFP4 computes a block's scale as triton_kernels' downcast_to_mxfp_torch does: absmax / 6, rounded up to a
-// power of two. stored is its exponent plus 127, forward its reciprocal. In a block of zeros both are 0.
+// settleMXFP4 computes a block's scale: absmax / 6, rounded up to a power of two. It returns the
+// scale's exponent plus 127 as stored, and the scale's reciprocal as forward. In a block of zeros
+// both are 0. Source: triton_kernels, downcast_to_mxfp_torch.
 func settleMXFP4(absmax float32) (stored []byte, forward float32) {
 	bits := (math.Float32bits(absmax/6) + 0x7fffff) & 0x7f800000
 	if bits > 0 {

@@ -15,14 +15,15 @@ import (
 	"mt/model"
 )
 
-// oss is a model whose experts may be in MXFP4.
+// oss returns a small gpt-oss model, whose experts may be stored in MXFP4.
 func oss(t *testing.T) *model.Config {
 	t.Helper()
 	return config(t, map[string]any{"model_type": "gpt_oss", "hidden_size": 64, "intermediate_size": 96, "num_local_experts": 3, "num_experts_per_tok": 2,
 		"num_hidden_layers": 1, "mlp_bias": nil})
 }
 
-// pack replaces the experts' weights by random MXFP4. Scales are near 1, the smallest and the largest possible.
+// pack replaces the experts' weights by random MXFP4. Scales are near 1, except for the smallest
+// and the largest possible ones.
 func pack(m map[string]*fakeTensor) {
 	r := rand.New(rand.NewPCG(4, 4))
 	for name, shape := range map[string][]int64{"gate_up_proj": {3, 192, 2, 16}, "down_proj": {3, 64, 3, 16}} {
@@ -39,11 +40,11 @@ func pack(m map[string]*fakeTensor) {
 	}
 }
 
-// half is 0.5 in BF16.
+// half returns 0.5 in BF16, as every element of a fake tensor.
 func half(int64) []byte { return []byte{0, 0x3f} }
 
-// TestMXFP4: element c of row r of expert e is code c%32 of block c/32 of that row, times two to the power of the block's
-// scale. Gates and ups alternate in rows.
+// TestMXFP4: element c of row r of expert e is code c%32 of block c/32 of that row, times two to
+// the power of the block's scale. In gate_up_proj, rows of gate and up alternate.
 func TestMXFP4(t *testing.T) {
 	c := oss(t)
 	kept := map[string]*fakeTensor{}
@@ -57,7 +58,7 @@ func TestMXFP4(t *testing.T) {
 		at := ((e*rows+row)*cols + col) / 2
 		code := kept[name+"_blocks"].data[at] >> (col % 2 * 4) & 15
 		exponent, fraction := int(code>>1&3), float64(code&1)
-		v := fraction / 2 // without an exponent
+		v := fraction / 2 // a subnormal: exponent bits 0
 		if exponent > 0 {
 			v = math.Ldexp(1+fraction/2, exponent-1)
 		}
@@ -68,7 +69,7 @@ func TestMXFP4(t *testing.T) {
 	}
 	for _, bf16 := range []bool{false, true} {
 		layers := newLayers(c, bf16)
-		var done atomic.Int64 // times that everything was said to be read
+		var done atomic.Int64 // number of Progress calls with d equal to total
 		others, err := loadWhole(dir, layers, func(d, total int64) {
 			if d == total {
 				done.Add(1)
@@ -110,7 +111,8 @@ func TestMXFP4(t *testing.T) {
 	}
 }
 
-// TestMXFP4InPieces: a tensor larger than a piece equals the tensors of its halves.
+// TestMXFP4InPieces: a tensor that is too large to be decoded in one piece has the same values as
+// two tensors with its halves.
 func TestMXFP4InPieces(t *testing.T) {
 	const rows, cols = 600, 2048 // 4·rows·cols are more than a piece
 	codes, scales := make([]byte, rows*cols/2), make([]byte, rows*cols/32)
@@ -136,7 +138,7 @@ func TestMXFP4InPieces(t *testing.T) {
 	}
 }
 
-// find is the parameter that has rows of that name, and the rows.
+// find returns the parameter that stores rows under this tensor name, and those rows.
 func find(t *testing.T, layers []Layer, name string) (model.Param, model.Stored) {
 	t.Helper()
 	for _, l := range layers {
@@ -163,7 +165,7 @@ func elemOf(t *testing.T, layers []Layer, name string, row, col int) int64 {
 	return -1
 }
 
-// rowsOf are the fp32 bits of all rows by their names.
+// rowsOf returns the fp32 bits of all stored rows, by their tensors' names.
 func rowsOf(layers []Layer) map[string][]uint32 {
 	out := map[string][]uint32{}
 	for _, l := range layers {
@@ -180,7 +182,8 @@ func rowsOf(layers []Layer) map[string][]uint32 {
 	return out
 }
 
-// TestMXFP4Refuses: halves of a tensor, wrong shapes, and what is beside them.
+// TestMXFP4Refuses: blocks without scales, scales without blocks, tensors of wrong shapes, and an
+// MXFP4 tensor beside an unquantized one of the same name are errors.
 func TestMXFP4Refuses(t *testing.T) {
 	const name = "model.layers.0.mlp.experts.down_proj"
 	for want, edit := range map[string]func(m map[string]*fakeTensor){
@@ -201,7 +204,8 @@ func TestMXFP4Refuses(t *testing.T) {
 	}
 }
 
-// TestMXFP4IsTransformers: weights read from MXFP4 equal Transformers' weights.
+// TestMXFP4IsTransformers: weights that mt reads from MXFP4 equal those that Transformers reads
+// from the same files.
 func TestMXFP4IsTransformers(t *testing.T) {
 	python := testkit.NeedPython(t, "torch", "transformers", "safetensors")
 	c, dir := oss(t), ""

@@ -72,8 +72,8 @@ func (t target) readPacked(l Layer, done func(n int64)) error {
 	return err
 }
 
-// wholeLines returns the number of elements to decode together: as many whole lines of line elements as take about
-// pieceBytes in fp32, at least one.
+// wholeLines returns the number of elements to decode together: whole lines of line elements each,
+// as many as take about pieceBytes in fp32, but at least one line.
 func wholeLines(line int64) int64 { return max(1, pieceBytes/4/line) * line }
 
 // decodeRows decodes rows [from, to) of p and passes the values to use, several rows at a time.
@@ -104,8 +104,8 @@ func readElems(p packed, elem int64, dst []float32) error {
 	})
 }
 
-// packedRows returns the quantized tensor that holds p.Stored[i], a range of rows of the parameter p; nil: they are
-// not quantized.
+// packedRows returns the quantized tensor that holds p.Stored[i], a range of rows of the parameter
+// p; nil: the rows are not quantized.
 func (w *Weights) packedRows(p model.Param, i int) packed {
 	entries := addPlaced(nil, 0, model.TensorLayout{Param: p}, i, planeF32)
 	found, _ := w.src.packedAs(entries[0]) // shapes were checked by Check
@@ -195,8 +195,8 @@ func (s *Source) CanSaveAsRead(layouts []model.Layout) error {
 	return nil
 }
 
-// asRead takes entries that save weights in fp32 (planeF32). It returns entries that save them in the formats in
-// which the directory has these weights.
+// asRead takes entries that save weights in fp32 (planeF32). It returns entries that save each
+// weight in the directory's format for the weight.
 func (s *Source) asRead(entries []*entry) (out []*entry) {
 	for _, e := range entries {
 		p, err := s.files.packedAs(e)

@@ -11,7 +11,8 @@ import (
 // The bytes of a tensor are processed in whole lines; a line is a row of a slice as stored. In the optimizer's files
 // every parameter still has its own tensors.
 
-// placed is a range of rows of one parameter, and their place in a checkpoint's tensor, which may hold other rows too.
+// placed is a range of rows of one parameter. It also gives the rows' position in a checkpoint's
+// tensor, which may hold other rows too.
 type placed struct {
 	layout model.TensorLayout // the whole parameter, and its place in its layer
 	at     model.Stored       // which rows of the parameter, and where the tensor has them
@@ -101,8 +102,8 @@ func (e *entry) scatter(l Layer, p plane, elem int64, raw []byte) {
 	}
 }
 
-// collect is the inverse of scatter. It gathers n elements of the stored tensor from l's parameters in buf, from
-// element elem on; they must be whole lines.
+// collect is the inverse of scatter. It collects n elements of the stored tensor, from element elem
+// on, from the parameters of l and returns them in buf. The elements must be whole lines.
 func (e *entry) collect(l Layer, elem, n int64, buf []byte) []byte {
 	size, line := e.plane.size(), e.placed[0].line()
 	var part [stretchBytes]byte
@@ -115,10 +116,11 @@ func (e *entry) collect(l Layer, elem, n int64, buf []byte) []byte {
 	return buf[:n*size]
 }
 
-// stretchBytes is the size of the buffer through which the elements of a stretch are moved.
+// stretchBytes is the size of the buffer through which the elements of a stretch are copied.
 const stretchBytes = 4096
 
-// parts splits s into stretches of at most stretchBytes and calls do for each. size is the bytes of an element.
+// parts splits s into stretches of at most stretchBytes bytes and calls do for each. size is the
+// bytes of an element.
 func (s stretch) parts(size int64, do func(stretch)) {
 	step := stretchBytes / size
 	for at := int64(0); at < s.n; at += step {
@@ -126,8 +128,8 @@ func (s stretch) parts(size int64, do func(stretch)) {
 	}
 }
 
-// gather returns the elements of s from raw; size is the bytes of one. The result is a view of raw if stride is 1,
-// otherwise it is in buf.
+// gather returns the elements of the stretch s from raw. size is the bytes of one element. If
+// stride is 1, the result is a view of raw; otherwise it is in buf.
 func (s stretch) gather(buf, raw []byte, size int64) []byte {
 	if s.stride == 1 {
 		return raw[s.first*size:][:s.n*size]
@@ -139,7 +141,7 @@ func (s stretch) gather(buf, raw []byte, size int64) []byte {
 	return buf
 }
 
-// put stores values at the elements of s in raw. It is the inverse of gather.
+// put stores values as the elements of the stretch s in raw. It is the inverse of gather.
 func (s stretch) put(raw, values []byte, size int64) {
 	if s.stride == 1 {
 		copy(raw[s.first*size:], values[:s.n*size])

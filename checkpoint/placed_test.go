@@ -12,8 +12,8 @@ import (
 	"mt/model"
 )
 
-// place puts parameters of a layer into tensors in every supported way: interleaved by heads, by rows and
-// transposed, concatenated, and in slices.
+// place makes a layer's parameters share tensors in every supported way: interleaved by heads, by
+// rows and transposed, concatenated, and in slices.
 func place(l *model.Layout, c *model.Config) {
 	at := func(role model.Role, i int, p model.Place) {
 		for k, t := range l.Tensors {
@@ -42,7 +42,8 @@ func place(l *model.Layout, c *model.Config) {
 	}
 }
 
-// placedLayers is newLayers with blocks changed by place.
+// placedLayers returns memory for all layers of a model, like newLayers. The blocks' parameters
+// share tensors as place arranges them.
 func placedLayers(c *model.Config, bf16 bool) []Layer {
 	layers := newLayers(c, bf16)
 	for i := range layers {
@@ -53,13 +54,14 @@ func placedLayers(c *model.Config, bf16 bool) []Layer {
 	return layers
 }
 
-// TestPlaced: every element is where model.Place says, whatever the type, and comes back from there.
+// TestPlaced: every element is saved where model.Place says, in every dtype, and is loaded from
+// there.
 func TestPlaced(t *testing.T) {
 	c := config(t, nil)
 	for _, bf16 := range []bool{false, true} {
 		from := placedLayers(c, bf16)
 		fillLayers(from, 3)
-		own := newLayers(c, bf16) // the same without places
+		own := newLayers(c, bf16) // the same parameters, each in a tensor of its own
 		fillLayers(own, 3)
 		want := values(own)
 		for _, d := range []DType{F32, BF16} {
@@ -92,7 +94,7 @@ func TestPlaced(t *testing.T) {
 	}
 }
 
-// weightsAlone are the values of weights, and not of what is beside them.
+// weightsAlone returns the fp32 bits of the weights, without the optimizer's planes.
 func weightsAlone(layers []Layer) map[string][]uint32 {
 	out := slices.Clone(layers)
 	for i := range out {
@@ -101,7 +103,7 @@ func weightsAlone(layers []Layer) map[string][]uint32 {
 	return values(out)
 }
 
-// readRows checks Weights.ReadRows for all parameters.
+// readRows checks that Weights.ReadRows returns the values want for all parameters of layers.
 func readRows(t *testing.T, dir string, layers []Layer, d DType, want map[string][]uint32) {
 	t.Helper()
 	w := testkit.Must(OpenWeights(dir))(t)
@@ -127,7 +129,8 @@ func readRows(t *testing.T, dir string, layers []Layer, d DType, want map[string
 	}
 }
 
-// TestPlacedResumes: a checkpoint of such a model is exact, also for a rank with a share of each layer.
+// TestPlacedResumes: a checkpoint of a model whose parameters share tensors loads bit for bit, also
+// for a rank that keeps a share of each layer.
 func TestPlacedResumes(t *testing.T) {
 	c := config(t, nil)
 	from := placedLayers(c, true)
@@ -143,7 +146,8 @@ func TestPlacedResumes(t *testing.T) {
 	sameValues(t, values(shared), values(from))
 }
 
-// TestLines: a tensor passes in pieces of any number of lines, and comes out the same.
+// TestLines: a tensor that is read and written in pieces of any number of lines is the same
+// afterwards.
 func TestLines(t *testing.T) {
 	from := placedLayers(config(t, nil), true)
 	fillLayers(from, 6)
@@ -172,7 +176,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestLongStretch: tensors of more than a piece, and stretches longer than what is moved at a time.
+// TestLongStretch: tensors larger than a piece, and stretches longer than their buffer, are read
+// and written correctly.
 func TestLongStretch(t *testing.T) {
 	testkit.NotShort(t)
 	c := config(t, map[string]any{"hidden_size": 3000, "intermediate_size": 400, "num_hidden_layers": 1})

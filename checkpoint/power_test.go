@@ -19,7 +19,7 @@ import (
 	"mt/model"
 )
 
-// filled returns memory for a small model in which every value is v.
+// filled returns memory for a small model in which every value is v, and the model's config.
 func filled(t *testing.T, v float32) (*model.Config, []checkpoint.Layer) {
 	t.Helper()
 	c := testkit.Must(model.FromInline(map[string]any{"model_type": "llama", "vocab_size": 37, "hidden_size": 14, "intermediate_size": 11,
@@ -57,8 +57,9 @@ func saveStep(t *testing.T, out string, step int, v float32, fs checkpoint.FS) {
 	testkit.NoError(t, w.Commit(checkpoint.TrainerState{Step: step}, map[string][]byte{"tokenizer.json": []byte("{}")}))
 }
 
-// cutAfterAll opens root, whose power is cut, in every way, after each operation of
-// do and once more when it is done; check looks at what is left.
+// cutAfterAll runs do on a simulated disk over the directory root. After each operation of do, and
+// at its end, it cuts the power in every way of losing unsynced data. check then examines what is
+// left; done reports that do had returned.
 func cutAfterAll(t *testing.T, root string, do func(*powercut.Disk), check func(t *testing.T, left string, done bool)) {
 	t.Helper()
 	var d *powercut.Disk
@@ -86,8 +87,8 @@ func cutAfterAll(t *testing.T, root string, do func(*powercut.Disk), check func(
 	}
 }
 
-// TestPowerCut: whenever the power is cut, the newest checkpoint is whole; it is
-// the new one once Commit has returned.
+// TestPowerCut: at whatever operation the power is cut, the newest checkpoint is complete. After
+// Commit has returned, it is the new one.
 func TestPowerCut(t *testing.T) {
 	for name, tc := range map[string]struct{ before, now int }{"the first": {0, 10}, "the second": {10, 20}, "again": {10, 10}} {
 		t.Run(name, func(t *testing.T) {
@@ -121,8 +122,8 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// TestMarkSurvives: that a checkpoint may have broken weights is known after a power
-// cut, and does not spoil it.
+// TestMarkSurvives: the mark that a checkpoint may have broken weights survives a power cut. A
+// power cut while it is written does not damage the checkpoint.
 func TestMarkSurvives(t *testing.T) {
 	root := t.TempDir()
 	out := filepath.Join(root, "out")
@@ -140,7 +141,7 @@ func TestMarkSurvives(t *testing.T) {
 	})
 }
 
-// weigh sets every weight to v and returns the layers.
+// weigh returns layers in which every byte of the weights is v.
 func weigh(t *testing.T, v byte) (*model.Config, []checkpoint.Layer) {
 	t.Helper()
 	c, layers := filled(t, 0)
@@ -152,7 +153,8 @@ func weigh(t *testing.T, v byte) (*model.Config, []checkpoint.Layer) {
 	return c, layers
 }
 
-// weight returns the value of all weights in dir, as set by weigh. It fails if there are no weights or they differ.
+// weight returns the byte that all weights in dir consist of, as set by weigh. It fails if there
+// are no weights or if they differ.
 func weight(dir string, layers []checkpoint.Layer) (byte, error) {
 	if _, err := checkpoint.LoadModel(dir, layers, layers[0].Layout.Tensors[0].Rows, nil); err != nil {
 		return 0, err
@@ -170,7 +172,7 @@ func weight(dir string, layers []checkpoint.Layer) (byte, error) {
 	return v, nil
 }
 
-// writers write a model whose weights are all v into dir.
+// writers are the functions that write a model, all of whose weights are v, into dir.
 var writers = map[string]func(t *testing.T, dir string, v byte, shard int64, fs checkpoint.FS) error{
 	"WriteModel": func(t *testing.T, dir string, v byte, shard int64, fs checkpoint.FS) error {
 		c, layers := weigh(t, v)
@@ -192,8 +194,8 @@ var writers = map[string]func(t *testing.T, dir string, v byte, shard int64, fs 
 	},
 }
 
-// replacements are how many bytes the files of the older and of the newer model
-// have: one file or several.
+// replacements are the sizes of shards, in bytes, of the older and of the newer model. A large size
+// gives one file, a small one several.
 var replacements = map[string][2]int64{
 	"one by one": {1 << 30, 1 << 30}, "one by several": {1 << 30, 3000}, "several by one": {3000, 1 << 30},
 	"several by as many": {3000, 3000}, "several by others": {3000, 2000},
@@ -228,7 +230,7 @@ func TestReplacedModel(t *testing.T) {
 					}
 					replaced = v == 2
 				})
-				// Once more, over the names that the replacement has left.
+				// Write a model once more, over the files that the replacement has left.
 				testkit.NoError(t, write(t, dir, 2, shards[1], nil))
 				look(t, dir, true)
 				if files, _ := filepath.Glob(filepath.Join(dir, "*.safetensors")); shards[1] == 1<<30 && len(files) != 1 || shards[1] == 3000 && len(files) != shardsOf(t, dir) {
@@ -262,7 +264,8 @@ func indexOf(t *testing.T, dir string) map[string]string {
 	return index.Map
 }
 
-// TestSlowReader: a slow reader of the index finds the shards it names unchanged or not at all.
+// TestSlowReader: a reader that has read the index, and opens the shards much later, finds the
+// shards unchanged or not at all.
 func TestSlowReader(t *testing.T) {
 	for who, write := range writers {
 		t.Run(who, func(t *testing.T) {
@@ -289,8 +292,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestWriteFile: a whole file is the older or the newer one, and the newer once
-// WriteFile has returned.
+// TestWriteFile: whenever the power is cut, the file has the older or the newer content as a whole.
+// After WriteFile has returned, it has the newer one.
 func TestWriteFile(t *testing.T) {
 	for _, before := range []string{"", "the older"} {
 		root := t.TempDir()

@@ -47,7 +47,7 @@ func removeAll(fs FS, checkpoints []found, leftovers []string) error {
 		errs = append(errs, opError("remove", path, fs.RemoveAll(path)))
 	}
 	for _, c := range checkpoints {
-		// A half removed checkpoint under its own name would look damaged.
+		// If a checkpoint were half removed under its own name, it would look damaged.
 		aside := c.path + ".tmp-remove"
 		if err := fs.Rename(c.path, aside); err != nil {
 			errs = append(errs, opError("rename", c.path, err))
@@ -88,9 +88,9 @@ func surplus(checkpoints []found, keep, finite, current, best int) (out []found)
 	return out
 }
 
-// counts reports whether c counts toward the keep of Prune. It must not be marked by MarkNonFinite. Also, a finite
-// step must have followed c, or the step of c must not have been skipped. finite is the last step with finite loss
-// and gradients.
+// counts reports whether the checkpoint c counts toward Prune's keep. It does not if MarkNonFinite
+// has marked it. Otherwise it counts if a step with finite loss and gradients followed, or if its
+// own step was not skipped. The parameter finite is the last step with finite loss and gradients.
 func (c found) counts(finite int) bool {
 	if NonFinite(c.path) != "" {
 		return false

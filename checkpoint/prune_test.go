@@ -32,22 +32,25 @@ func TestPrune(t *testing.T) {
 		{steps: []int{1, 2, 3}, keep: 1, finite: good, want: "[3]"},
 		{steps: []int{3, 2, 1, 4}, keep: 2, finite: good, want: "[3 4]"}, // the step counts, not the clock
 		{steps: []int{1, 30, 2}, keep: 1, finite: good, want: "[2 30]"},  // resumed from 1: both the highest and the last stay
-		// The best stays beside the others; if it is the newest, it counts among them.
+		// The best checkpoint stays in addition to the keep newest. If it is the newest itself, it
+		// counts toward keep.
 		{steps: []int{1, 2, 3, 4}, keep: 1, finite: good, best: 2, want: "[2 4]"},
 		{steps: []int{1, 2, 3, 4}, keep: 2, finite: good, best: 1, want: "[1 3 4]"},
 		{steps: []int{1, 2, 3, 4}, keep: 2, finite: good, best: 4, want: "[3 4]"},
 		{steps: []int{1, 2, 3, 4}, keep: 1, finite: 4, best: 3, want: "[3 4]"},
-		// No step has shown yet that the weights of 3, whose own step was finite, are good.
+		// Step 3 was finite, but no later step has shown yet that the weights of checkpoint 3 are
+		// good.
 		{steps: []int{1, 2, 3}, keep: 1, finite: 3, want: "[2 3]"},
 		{steps: []int{1, 2, 3}, keep: 2, finite: 3, want: "[2 3]"},
 		{steps: []int{1, 2, 3}, keep: 1, finite: 4, want: "[3]"},
-		// Steps 4 and 5 were skipped: 3 may be what broke the weights.
+		// Steps 4 and 5 were skipped: the update of step 3 may have broken the weights.
 		{steps: []int{1, 2, 3, 4, 5}, skipped: map[int]int{4: 1, 5: 2}, keep: 1, finite: 3, want: "[2 5]"},
 		{steps: []int{1, 2, 3, 4, 5}, skipped: map[int]int{4: 1, 5: 2}, keep: 2, finite: 3, want: "[2 3 5]"},
 		{steps: []int{1, 2, 3, 4, 5}, skipped: map[int]int{4: 1, 5: 2}, keep: 0, finite: 3, want: "[1 2 3 4 5]"},
-		// Step 6 was finite after all.
+		// Steps 4 and 5 were skipped, but step 6 was finite again.
 		{steps: []int{2, 3, 5, 6}, skipped: map[int]int{5: 2}, keep: 2, finite: 7, want: "[5 6]"},
-		// 3 was marked by a run that failed, and another has begun again from 2.
+		// A run that failed has marked a checkpoint, and another run has begun again from an
+		// earlier one.
 		{steps: []int{1, 2, 5, 3}, marked: 5, keep: 1, finite: 3, want: "[2 3 5]"},
 		{steps: []int{1, 2, 3, 4, 5}, marked: 3, keep: 2, finite: 6, want: "[4 5]"},
 		{steps: []int{1, 2, 3, 4}, marked: 2, keep: 3, finite: 3, want: "[1 3 4]"},
@@ -55,7 +58,7 @@ func TestPrune(t *testing.T) {
 		out := fastDir(t)
 		stay := []string{"checkpoint-7.tmp-123.txt", "checkpoint-9.tmp-mine", "model.tmp-5", "model.tmp-mine", "model.tmp-remove", "notes"}
 		for _, name := range stay {
-			if name == "model.tmp-5" { // a file is none of ours
+			if name == "model.tmp-5" { // a file: leftovers of saves are directories
 				write(t, filepath.Join(out, name), nil)
 				continue
 			}
@@ -116,7 +119,7 @@ func TestMarkNonFinite(t *testing.T) {
 	if err != nil || good != dir(4) || fmt.Sprint(marked) != fmt.Sprint([]string{dir(8), dir(6)}) {
 		t.Fatalf("good %s, marked %v, %v", good, marked, err)
 	}
-	if err := os.RemoveAll(dir(30)); err != nil { // of a later step than the run came to
+	if err := os.RemoveAll(dir(30)); err != nil { // from a later step than the run reached, so not marked
 		t.Fatal(err)
 	}
 	latest, _, skipped, err := Latest(out, nil)
@@ -136,7 +139,7 @@ func TestMarkNonFinite(t *testing.T) {
 	}
 }
 
-// stuckFS cannot rename or remove what has a certain name.
+// stuckFS fails to rename or to remove paths with a certain name.
 type stuckFS struct {
 	osFS
 	rename, remove string
@@ -156,7 +159,8 @@ func (f stuckFS) RemoveAll(path string) error {
 	return f.osFS.RemoveAll(path)
 }
 
-// TestPruneCannot: a checkpoint that cannot be removed is reported, and no newer one is removed instead.
+// TestPruneCannot: a checkpoint that cannot be removed is reported, and no newer checkpoint is
+// removed in its place.
 func TestPruneCannot(t *testing.T) {
 	for _, tc := range []struct {
 		disk       stuckFS
@@ -185,8 +189,8 @@ func TestPruneCannot(t *testing.T) {
 	}
 }
 
-// TestRemovedAgain: a checkpoint that was half removed and written again is removed together with the older
-// remains.
+// TestRemovedAgain: if a removal was interrupted and the checkpoint was written again, the next
+// removal also removes the older remains.
 func TestRemovedAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		remove func(out string) error

@@ -55,8 +55,9 @@ func openReader(dir string, layouts []model.Layout) (*Reader, error) {
 // Beside selects what Reader.Layer reads besides the weights.
 type Beside int
 
-// Nothing: only the weights, for checkpoints without optimizer state. LowerHalves: also the lower halves, as
-// LoadWeights. Everything: also the optimizer's planes, as Load.
+// Nothing reads only the weights, for checkpoints without optimizer state. LowerHalves also reads
+// the lower halves, as LoadWeights does. Everything also reads the optimizer's planes, as Load
+// does.
 const (
 	Nothing Beside = iota
 	LowerHalves

@@ -23,7 +23,8 @@ func (q *requantized) entry(t tensor, scales bool) *entry {
 	return &entry{tensor: t, layer: q.of.layer, elems: t.bytes / dtypeSize[t.dtype], plane: planeAsIs, quant: q, scales: scales}
 }
 
-// pieces passes the bytes of the codes to put in order; if scales is set, those of the scales.
+// pieces passes the bytes of the codes to put, in order. If scales is set, it passes the scales
+// instead.
 func (q *requantized) pieces(l Layer, scales bool, put func([]byte) error) error {
 	// If every block lies in one row, each row's scales are computed with the row and not kept; MXFP4 has too many
 	// scales to keep.
@@ -66,8 +67,9 @@ func (q *requantized) pieces(l Layer, scales bool, put func([]byte) error) error
 	return put(out)
 }
 
-// largest raises absmax[b-first], for every block b of a row, to the largest magnitude in the block. values are the
-// row's. first is the index of absmax[0] among all blocks.
+// largest updates absmax with one row: for every block b that the row crosses, absmax[b-first]
+// becomes at least the row's largest magnitude in the block. The parameter first is the index of
+// absmax[0] among all blocks.
 func (q *requantized) largest(row int64, values []float32, first int64, absmax []float32) {
 	q.grid.blocks(row, func(from, to, scale int64) {
 		most := absmax[scale-first]
@@ -89,7 +91,8 @@ func (q *requantized) settleAll(absmax []float32) {
 	}
 }
 
-// used notes that one of the two entries has been written. After the second it drops the scales.
+// used records that one of the two entries, codes or scales, has been written. After the second it
+// drops the scales.
 func (q *requantized) used() {
 	if q.unused--; q.unused <= 0 {
 		q.stored, q.forward = nil, nil

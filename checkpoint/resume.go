@@ -40,7 +40,7 @@ func IsLeftover(e fs.DirEntry) bool { return e.IsDir() && leftoverName.MatchStri
 // IsCheckpoint reports whether e is a directory named checkpoint-N.
 func IsCheckpoint(e fs.DirEntry) bool { return e.IsDir() && checkpointDir.MatchString(e.Name()) }
 
-// found is a directory named checkpoint-N.
+// found is a checkpoint directory that list has found, named checkpoint-N.
 type found struct {
 	path  string
 	step  int

@@ -16,8 +16,9 @@ import (
 	"mt/model"
 )
 
-// TestResumeIsExact saves from either kind of memory in either type, compressed
-// or not, in one file or many, and loads into either kind.
+// TestResumeIsExact: a checkpoint loads bit for bit, from and into memory with bf16 or fp32
+// weights. This holds for both saved dtypes, with compression and without, and for one file or
+// several.
 func TestResumeIsExact(t *testing.T) {
 	for _, tied := range []bool{false, true} {
 		c := config(t, map[string]any{"tie_word_embeddings": tied})
@@ -59,8 +60,8 @@ func TestResumeIsExact(t *testing.T) {
 	}
 }
 
-// partOf returns layers as one of several ranks has them: the same tiles, but only the rank's part of lower halves
-// and planes.
+// partOf returns layers as one of several ranks has them: the same tiles, but only the rank's share
+// of lower halves and planes.
 func partOf(layers []Layer, rank, ranks int) []Layer {
 	out := slices.Clone(layers)
 	for i, l := range layers {
@@ -77,7 +78,8 @@ func partOf(layers []Layer, rank, ranks int) []Layer {
 	return out
 }
 
-// TestPieces: a tensor of more bytes than are converted at a time.
+// TestPieces: a tensor that is too large to be converted in one piece is saved and loaded
+// unchanged.
 func TestPieces(t *testing.T) {
 	testkit.NotShort(t)
 	c := config(t, map[string]any{"vocab_size": 140_003, "hidden_size": 10, "num_hidden_layers": 1})
@@ -99,7 +101,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestSavedFiles checks the files of a checkpoint, and that nothing else is left.
+// TestSavedFiles: a checkpoint has exactly the expected files, and a save leaves no other files.
 func TestSavedFiles(t *testing.T) {
 	c := config(t, nil)
 	layers := newLayers(c, true)
@@ -159,7 +161,7 @@ func TestSavedFiles(t *testing.T) {
 	}
 }
 
-// TestSaveAgain: a checkpoint of the same step is replaced.
+// TestSaveAgain: a save of a step that has a checkpoint already replaces that checkpoint.
 func TestSaveAgain(t *testing.T) {
 	c := config(t, nil)
 	layers := newLayers(c, false)
@@ -211,7 +213,7 @@ func TestWriterMisuse(t *testing.T) {
 	}
 }
 
-// TestWriteModel: the final model replaces an older one whole.
+// TestWriteModel: a final model replaces an older one completely.
 func TestWriteModel(t *testing.T) {
 	c := config(t, nil)
 	layers := newLayers(c, true)
@@ -238,7 +240,8 @@ func TestWriteModel(t *testing.T) {
 	}
 }
 
-// TestRounding: bf16 weights of fp32 memory and of planes are the same bits.
+// TestRounding: bf16 weights are saved with the same bits, whether memory holds fp32 weights or
+// bf16 weights with lower halves.
 func TestRounding(t *testing.T) {
 	c := config(t, nil)
 	var saved [2]map[string][]byte
@@ -254,7 +257,7 @@ func TestRounding(t *testing.T) {
 	}
 }
 
-// grouped is a model some of whose tensors are always saved in fp32.
+// grouped returns a model some of whose tensors are always saved in fp32 (SavedF32).
 func grouped(t *testing.T) *model.Config {
 	t.Helper()
 	c := testkit.Must(model.FromInline(map[string]any{"model_type": "glm4_moe", "vocab_size": 37, "hidden_size": 14, "intermediate_size": 11, "num_hidden_layers": 2,
@@ -300,7 +303,7 @@ func TestSavedF32(t *testing.T) {
 	}
 }
 
-// TestCopyKeepsF32: a copy in bf16 leaves what it is told to leave in fp32.
+// TestCopyKeepsF32: a copy in bf16 leaves those tensors in fp32 that CopyOptions.F32 names.
 func TestCopyKeepsF32(t *testing.T) {
 	c := config(t, nil)
 	w := testkit.Must(OpenWeights(fakeModel(t, c, "F32", counted, nil)))(t)
@@ -315,7 +318,7 @@ func TestCopyKeepsF32(t *testing.T) {
 	}
 }
 
-// onDisk returns the space of the files and directories below dir, in blocks.
+// onDisk returns the space in bytes that the files and directories below dir take, in whole blocks.
 func onDisk(t *testing.T, dir string) (n int64) {
 	t.Helper()
 	testkit.NoError(t, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -331,7 +334,8 @@ func onDisk(t *testing.T, dir string) (n int64) {
 	return n
 }
 
-// TestRoom: what a save is said to take is enough, and not much more than it takes.
+// TestRoom: the space that CheckpointBytes and ModelBytes predict for a save suffices, and is not
+// much more than the save takes.
 func TestRoom(t *testing.T) {
 	extra := map[string][]byte{"tokenizer.json": make([]byte, 300_000), "config.yaml": make([]byte, 2000)}
 	for name, change := range map[string]func(*WriterOptions){
@@ -375,7 +379,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestHeld lists what is there by age.
+// TestHeld: Held lists the sizes of checkpoints from the oldest step to the newest, and the size of
+// leftovers.
 func TestHeld(t *testing.T) {
 	out := t.TempDir()
 	for name, n := range map[string]int{"checkpoint-5/a": 10, "checkpoint-20/a": 30, "checkpoint-20/optimizer/b": 7, "checkpoint-3/a": 5,
@@ -393,7 +398,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// meetingFS calls meet before its first rename.
+// meetingFS calls meet before its first rename, so that another writer can act at that moment.
 type meetingFS struct {
 	FS
 	meet func()

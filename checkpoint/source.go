@@ -21,7 +21,7 @@ import (
 	"mt/model"
 )
 
-// shard is an open safetensors file.
+// shard is an open safetensors file of a model directory.
 type shard struct {
 	name    string // relative to its directory
 	path    string
@@ -30,7 +30,7 @@ type shard struct {
 	header  header
 }
 
-// source is the open weights of a model directory.
+// source holds the opened weights of a model directory.
 type source struct {
 	dir    string
 	shards map[string]*shard

@@ -104,8 +104,9 @@ func (w LogWindow) Mean() float64 {
 	return w.Loss
 }
 
-// SchedulePosition is the position of the learning-rate schedule in the run's steps. It has the fields of
-// config.SchedulePosition.
+// SchedulePosition says at which steps the learning-rate schedule started, for runs whose resume
+// has changed it. The schedule, warm-up included, starts after step Base. It restarted without a
+// warm-up after step From (0: never). Warmup is the number of warm-up steps after Base.
 type SchedulePosition struct {
 	Base   int `json:"base"`
 	From   int `json:"from"`
@@ -213,7 +214,7 @@ func NonFinite(dir string) string {
 	return why
 }
 
-// nonFinite is NonFinite, or the error of reading the mark.
+// nonFinite returns the same sentence as NonFinite, and the error if the mark cannot be read.
 func nonFinite(dir string, open opening) (why string, err error) {
 	raw, err := readSmall(filepath.Join(dir, nonFiniteName), open)
 	if errors.Is(err, os.ErrNotExist) {

@@ -51,7 +51,8 @@ func TestLogWindow(t *testing.T) {
 	}
 }
 
-// TestStateWithoutWindow: an empty window is not written, as in older versions, and a missing one is read as empty.
+// TestStateWithoutWindow: an empty LogWindow is not written, as in older versions. If a state has
+// none, it is read as empty.
 func TestStateWithoutWindow(t *testing.T) {
 	raw, err := json.Marshal(TrainerState{Step: 4})
 	if err != nil || strings.Contains(string(raw), "window") {
@@ -63,8 +64,8 @@ func TestStateWithoutWindow(t *testing.T) {
 	}
 }
 
-// TestPairLog: the sums are written as a list of numbers, and not at all without pairs. They are read back, and
-// numbers that are not finite are ignored.
+// TestPairLog: the sums over pairs are written as a list of numbers, and left out if there are no
+// pairs. They are read back unchanged. Sums that are not finite are ignored.
 func TestPairLog(t *testing.T) {
 	w := LogWindow{Steps: 2, Tokens: 3, Loss: 0.5}
 	for _, text := range []string{
@@ -95,8 +96,8 @@ func TestPairLog(t *testing.T) {
 	}
 }
 
-// TestNewest: the newest is found by the step in its name. Directories that hold no
-// state, and checkpoints whose weights may be broken, are passed over.
+// TestNewest: Newest finds the newest checkpoint by the step in its name. It skips directories
+// without a state, and checkpoints whose weights may be broken.
 func TestNewest(t *testing.T) {
 	c := small(t)
 	layers := newLayers(c, false)
@@ -126,8 +127,8 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// TestMean: a plane written instead of the weights gives its values as the model, fp32 or rounded, wherever rows
-// are. Frozen tensors keep their weights.
+// TestMean: if Layer.Mean is set, the model's files get this average instead of the weights, in
+// fp32 or rounded to bf16, also for rows that share a tensor. Frozen tensors keep their weights.
 func TestMean(t *testing.T) {
 	c := config(t, nil)
 	testkit.NoError(t, c.SetFreeze(model.Freeze{Names: []string{"o_proj", "input_layernorm"}}))
@@ -169,7 +170,8 @@ func TestMean(t *testing.T) {
 	}
 }
 
-// averaged are the planes of a layer with an average among them.
+// averaged gives a layer the planes of an optimizer that also averages the weights, and returns
+// them.
 func averaged(l *Layer) []optim.State {
 	l.Planes = nil
 	for _, p := range (optim.Average{Decay: 0.5}).With(planes).Of(l.Layout) {

@@ -124,7 +124,8 @@ func pieceFor(files []*outFile) int64 {
 	return max(min(max(most, leastPiece), pieceBytes), line)
 }
 
-// made returns the tensor files that this save writes; linked files exist already.
+// made returns the tensor files that this save writes. Linked files are not among them, since they
+// exist already.
 func (w *Writer) made() []*outFile {
 	out := slices.Clone(w.shards)
 	for _, f := range w.state {
@@ -276,7 +277,8 @@ func (f *outFile) writeEntry(d *disk, e *entry, l Layer, buf []byte) error {
 	return err
 }
 
-// pieces passes the bytes of e to put, in order.
+// pieces passes the bytes of e to put, in order and in pieces. The values come from the layer l or
+// from another file. buf holds a piece.
 func (e *entry) pieces(l Layer, buf []byte, put func([]byte) error) error {
 	if e.quant != nil {
 		return e.quant.pieces(l, e.scales, put)
@@ -353,7 +355,7 @@ func (w *Writer) compressState(f *outFile, l Layer) error {
 	return err
 }
 
-// sequential is an io.Writer that writes a file from start to end.
+// sequential is an io.Writer that appends to a planned file, for the zstd encoder.
 type sequential struct {
 	f    *outFile
 	disk *disk

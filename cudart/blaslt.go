@@ -7,8 +7,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// Handles of cuBLASLt. Layouts, descriptions and preferences are host memory of the library. Do not destroy or change
-// one while a call uses it.
+// Handles of cuBLASLt. Layouts, descriptions and preferences are objects in host memory that the
+// library owns. Do not destroy or change one while a call uses it.
 type (
 	// BlasHandle is a cublasLtHandle_t. It belongs to the device that it was created for.
 	BlasHandle uintptr
@@ -23,7 +23,7 @@ type (
 // DataType is a cudaDataType.
 type DataType int32
 
-// Types of matrix elements, scale factors and biases.
+// Types of matrix elements, of scale factors (alpha, beta) and of biases.
 const (
 	Float32  DataType = 0
 	BFloat16 DataType = 14
@@ -45,7 +45,8 @@ const (
 	Transposed  Transpose = 1
 )
 
-// Epilogue is a cublasLtEpilogue_t: the operation on the finished product.
+// Epilogue is a cublasLtEpilogue_t: an operation that the kernel applies to the finished product
+// before it stores the result.
 type Epilogue int32
 
 // EpilogueBias adds a vector along the rows of the column-major D.
@@ -128,12 +129,13 @@ func (f *Blas) bind(b *binder) {
 	f.matmul = b.need("cublasLtMatmul")
 }
 
-// in calls a function of the library with ctx current on the calling OS thread.
+// in makes ctx current on the calling OS thread and then calls a function of the library.
 func (f *Blas) in(ctx Context, fn *function, args ...uintptr) error {
 	return f.driver.in(ctx, fn, args...)
 }
 
-// getHandle calls f with the address of a handle, followed by args, and returns the handle.
+// getHandle calls f, a C function that creates an object. Its first argument is the address for the
+// new handle, and args follow. getHandle returns the handle.
 func getHandle(f *function, args ...uintptr) (uintptr, error) {
 	m := newFrame()
 	defer m.release()

@@ -6,7 +6,8 @@ import (
 	"unsafe"
 )
 
-// TestSetAttributes checks the arguments that the SetAttribute functions get.
+// TestSetAttributes: DescSet, DescSetPointer and PreferenceSet pass the handle, the attribute, the
+// value's address and its size to C, with the right bytes at that address.
 func TestSetAttributes(t *testing.T) {
 	f, c := newFake(t)
 	blas := c.BlasLt()

@@ -16,8 +16,9 @@ type function struct {
 	texts   *describers
 }
 
-// arguments pools the argument arrays of calls. The slice that purego receives escapes to the heap. Because
-// arguments are copied into a pooled array first, the callers' own slices stay on the stack and cost no allocation.
+// arguments is a pool of argument arrays. The slice that purego receives escapes to the heap, which
+// would cost an allocation for each call. Because status copies arguments into a pooled array, the
+// callers' own slices stay on the stack.
 var arguments = sync.Pool{New: func() any { return new([maxArguments]uintptr) }}
 
 // maxArguments is the largest number of arguments that any function here takes; cublasLtMatmul has this many.
@@ -47,12 +48,13 @@ func (f *function) fail(code int, detail string) error {
 	return &Error{Library: f.library, Op: f.name, Code: code, Text: f.texts.text(f.library, code), Detail: detail}
 }
 
-// frame is the memory that a call shares with C. It comes from a pool and therefore lies on the heap, where nothing
-// moves, and the garbage collector keeps it until release. A local variable would not do: if only its address is
-// passed, as an integer, the compiler may place it on the stack. A stack may move.
+// frame is memory that a call shares with C: for results from C, and for text or parameters. It
+// comes from a pool and therefore lies on the heap, where nothing moves, and the garbage collector
+// keeps it until release. A local variable would not do. If only its address is passed, as an
+// integer, the compiler may put the variable on the stack, and Go may move a stack.
 type frame struct {
 	words [16]uint64 // values that C reads or writes by address
-	bytes []byte     // text, parameters, at a multiple of 8
+	bytes []byte     // texts and parameters; begins at a multiple of 8
 }
 
 // Capacity in bytes of a new frame, and the largest capacity that returns to the pool.

@@ -8,8 +8,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// onC returns a CUDA in which every function is the same C function, which takes no arguments and returns 0. It skips
-// the test if there is no such function.
+// onC returns a CUDA in which every name is bound to one real C function, which takes no arguments
+// and returns 0. So calls go through purego to C and do nothing there. It skips the test if the C
+// library has no such function.
 func onC(t testing.TB) *CUDA {
 	t.Helper()
 	handle, err := load("libc.so.6")
@@ -28,12 +29,12 @@ func onC(t testing.TB) *CUDA {
 	return c
 }
 
-// same is a Symbols with the same function under every name.
+// same is a Symbols that returns the same function for every name.
 type same uintptr
 
 func (s same) Symbol(Library, string) uintptr { return uintptr(s) }
 
-// hotCalls are the calls that a step makes thousands of times.
+// hotCalls are the calls that one training step makes thousands of times.
 func hotCalls(c *CUDA) map[string]func() error {
 	params := make([]byte, 200)
 	blas := c.BlasLt()
@@ -50,8 +51,8 @@ func hotCalls(c *CUDA) map[string]func() error {
 	}
 }
 
-// TestHotCallsDoNotAllocate requires an average of 0 allocations, not 0 in every call: a garbage collection empties
-// the pools from which calls take their memory.
+// TestHotCallsDoNotAllocate: the calls that a training step repeats allocate no memory on average.
+// A single call may, since a garbage collection empties the pools.
 func TestHotCallsDoNotAllocate(t *testing.T) {
 	if testkit.Race {
 		t.Skip("with the race detector pools drop what they hold at random")

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestContextOfThread calls libcudart, libcuda and libcublasLt from many goroutines, each with its own context. Each
-// call must find its context current on its thread.
+// TestContextOfThread: libcudart, libcuda and libcublasLt are called from many goroutines at the
+// same time, each with its own context. In every call, this context is current on the calling OS
+// thread.
 func TestContextOfThread(t *testing.T) {
 	f, c := newFake(t)
 	current := map[int]uintptr{}
@@ -70,8 +71,8 @@ func TestContextOfThread(t *testing.T) {
 	}
 	done := make(chan struct{})
 	go func() { wait.Wait(); close(done) }()
-	// Stopping the world takes the processor away from a goroutine that is in C,
-	// and the goroutine may come back on any thread unless it is locked to one.
+	// Force goroutines to change OS threads: stopping the world takes the processor away from a
+	// goroutine that is in C. It may come back on any thread unless it is locked to one.
 	for stopped := false; !stopped; {
 		select {
 		case <-done:
@@ -82,14 +83,15 @@ func TestContextOfThread(t *testing.T) {
 	}
 }
 
-// fixed is host memory at an address that is a multiple of 100.
+// fixed is host memory at a multiple of 100. The test uses multiples of 100 as context ids, so an
+// address can say which context a call belongs to.
 var fixed = func() []byte {
 	b := make([]byte, 300)
 	return b[(100-address(b)%100)%100:]
 }()
 
-// runtimeIn makes the libcudart calls that reach a device, in context id. id is also among the arguments or results of
-// each call.
+// runtimeIn makes all libcudart calls that need a context, in context id. id is also among the
+// arguments or results of each call, so that the fake can compare it with the current context.
 func runtimeIn(c *CUDA, id uintptr) error {
 	ctx := Context(id)
 	_, malloc := c.Malloc(ctx, int64(id))

@@ -27,7 +27,8 @@ func (l Library) File() string { return "lib" + string(l) + ".so" }
 // Required reports whether the package cannot work without the library.
 func (l Library) Required() bool { return l == Runtime || l == Driver }
 
-// Symbols looks up C functions.
+// Symbols looks up C functions. The real libraries implement it, as do the emulator and the fakes
+// of tests.
 type Symbols interface {
 	// Symbol returns the address of a function of a library; 0: not found.
 	Symbol(lib Library, name string) uintptr
@@ -49,7 +50,7 @@ type (
 	Function uintptr
 )
 
-// CUDA holds the bound functions of the libraries. It needs no Close.
+// CUDA has the C functions of the libraries, ready to call. It needs no Close.
 type CUDA struct {
 	runtime runtimeFunctions
 	driver  driverFunctions
@@ -93,8 +94,8 @@ func (c *CUDA) BlasLt() *Blas { return c.blasLt }
 // NVML returns libnvidia-ml; nil if it is absent.
 func (c *CUDA) NVML() *NVML { return c.nvml }
 
-// binder looks up the functions of one library. asked counts the required functions; missing lists the required
-// functions that were not found.
+// binder looks up the functions of one library for New. asked counts the required functions, and
+// missing lists the names not found.
 type binder struct {
 	symbols Symbols
 	library Library

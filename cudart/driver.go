@@ -22,8 +22,8 @@ const (
 	launchParamBufferSize    = 2
 )
 
-// jitLogBytes is the size of each of the two compilation logs. jitOptions is the number of options that request both
-// logs.
+// Two logs of the PTX compiler are requested: one for information, one for errors. jitLogBytes is
+// the size of each log. jitOptions is the number of options of cuModuleLoadDataEx for both logs.
 const (
 	jitLogBytes = 8 << 10
 	jitOptions  = 4
@@ -68,7 +68,8 @@ func (d *driverFunctions) status(ctx Context, f *function, args ...uintptr) (int
 	return f.status(args...), nil
 }
 
-// in calls f with ctx current on the calling OS thread. It returns an error for a nonzero status code.
+// in makes ctx current on the calling OS thread and then calls f. It returns an error for a nonzero
+// status code.
 func (d *driverFunctions) in(ctx Context, f *function, args ...uintptr) error {
 	code, err := d.status(ctx, f, args...)
 	if err == nil && code != 0 {
@@ -77,9 +78,9 @@ func (d *driverFunctions) in(ctx Context, f *function, args ...uintptr) error {
 	return err
 }
 
-// always is like in, for functions that wait or release something. If the context cannot be set, it calls f all the
-// same, since the arguments of f say which device is meant. The error of f takes precedence over the error of setting
-// the context.
+// always is in for functions that wait or release something. Even if the context cannot be set, it
+// calls f, whose arguments say which device is meant. If both calls fail, it returns the error of
+// f.
 func (d *driverFunctions) always(ctx Context, f *function, args ...uintptr) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -13,7 +13,8 @@ import (
 // before all others.
 const Variable = "MT_CUDA_LIBS"
 
-// Env is the environment that Find searches. Only Getenv, Load and Symbol are required.
+// Env is the environment in which Find searches for libraries. Only Getenv, Load and Symbol are
+// required.
 type Env struct {
 	Getenv func(name string) string
 	// Root is prepended to every searched folder; "": the machine itself.
@@ -30,8 +31,9 @@ type Env struct {
 	Loaded func(name string) string
 }
 
-// place is a location to search for one library. name describes it to the user, and files are the library's files
-// there. byLoader: the dynamic loader resolves the names in files by its own search.
+// place is a location in which one library may be. The user sees it as name, and files are the
+// library's files there. With byLoader, files are bare names, which the dynamic loader resolves by
+// its own search.
 type place struct {
 	name     string
 	files    []string
@@ -49,7 +51,7 @@ func (l Library) names() []string {
 	return []string{l.File() + ".1"}
 }
 
-// places returns the locations of a library in search order.
+// places returns the locations to search for a library, in order.
 func (e *Env) places(lib Library) []place {
 	var places []place
 	for _, entry := range filepath.SplitList(e.Getenv(Variable)) {
@@ -73,9 +75,9 @@ func (e *Env) places(lib Library) []place {
 	return e.expand(places, lib, packages, "nvidia/*/lib")
 }
 
-// expand appends one place for each folder that matches one of the patterns. Its files come from the subfolders
-// that match below; "": from the folder itself. A pattern without a match becomes a place without files, so that
-// messages list it as searched.
+// expand appends one place for each folder that matches one of the patterns. The place's files come
+// from subfolders that match below, or from the folder itself if below is "". A pattern without a
+// match becomes a place without files, so that messages list it as searched.
 func (e *Env) expand(places []place, lib Library, patterns []string, below string) []place {
 	for _, pattern := range patterns {
 		folders := newestFirst(glob(filepath.Join(e.Root, pattern)))
@@ -93,8 +95,8 @@ func (e *Env) expand(places []place, lib Library, patterns []string, below strin
 	return places
 }
 
-// listed returns the place for an entry of MT_CUDA_LIBS, a folder or a file. A file is used only for the library
-// whose name it has.
+// listed returns the place for one entry of MT_CUDA_LIBS, a folder or a file. A file counts only
+// for the library whose name it has.
 func (e *Env) listed(lib Library, entry string) []place {
 	entry = filepath.Join(e.Root, entry)
 	if abs, err := filepath.Abs(entry); err == nil {
@@ -124,8 +126,9 @@ func filesIn(folder string, lib Library) []string {
 	return files
 }
 
-// pythons returns the prefixes of Python environments. First comes the environment whose bin folder holds the program,
-// because its libraries were installed with the program. Then come the active one, every python in PATH, the user's
+// pythons returns the prefixes (folders) of Python environments, in search order. First comes the
+// environment whose bin folder has this program, because its libraries were installed with the
+// program. Then come the active environment, the environment of every python in PATH, the user's
 // and the system's.
 func (e *Env) pythons() []string {
 	var prefixes []string

@@ -10,7 +10,7 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// The kinds of failure that errors.Is recognizes in an *Error.
+// Kinds of failure. errors.Is reports whether an *Error is of one of these kinds.
 var (
 	// ErrOutOfMemory: device memory, or memory to pin, is exhausted.
 	ErrOutOfMemory = errors.New("out of memory")
@@ -40,8 +40,8 @@ var (
 // codeMissing is the Code of an Error about a library itself. CUDA codes are never negative.
 const codeMissing = -1
 
-// kind maps an error (is) to the status codes that stand for it. cuda has the codes of libcudart and libcuda, which
-// use the same numbers since CUDA 10.1.
+// kind lists, for each library, the status codes that mean the failure is. The list cuda is for
+// libcudart and libcuda, which use the same numbers since CUDA 10.1.
 type kind struct {
 	is               error
 	cuda, blas, nvml []int
@@ -103,7 +103,7 @@ const (
 	errorUnknown                     = 999
 )
 
-// lostCodes are the faults that make the context unusable.
+// lostCodes are the codes of faults after which the context cannot be used any more.
 var lostCodes = []int{
 	errorECCUncorrectable, errorNVLinkUncorrectable, errorContained, errorIllegalAddress, errorLaunchTimeout, errorContextIsDestroyed, errorAssert,
 	errorHardwareStackError, errorIllegalInstruction, errorMisalignedAddress, errorInvalidAddressSpace, errorInvalidPC,
@@ -125,7 +125,8 @@ const (
 	nvmlInsufficientMemory = 20
 )
 
-// Error is a failed call.
+// Error is the error of a C function that returned a status code other than 0, or of a missing
+// library.
 type Error struct {
 	Library Library
 	Op      string // the C function
@@ -154,10 +155,11 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// trapped is the hint for a kernel that executed a trap instruction.
+// trapped is the hint for the codes that a kernel's trap instruction may cause. mt's kernels trap
+// if they wait too long.
 const trapped = "a kernel faulted, or trapped because it waited for some 20 s: dmesg has the Xid; run mt doctor --selftest"
 
-// hints are remedies for codes of libcudart and libcuda.
+// hints tell the user what to do about some codes of libcudart and libcuda.
 var hints = map[int]string{
 	errorDevicesUnavailable: "the GPU is busy or in exclusive mode: end the other process (nvidia-smi lists them), or nvidia-smi -c 0",
 	errorSystemNotReady:     "the GPUs of this machine need NVIDIA's fabric manager: systemctl start nvidia-fabricmanager, of the driver's version",
@@ -198,8 +200,8 @@ func (k *kind) codes(lib Library) []int {
 	return k.cuda
 }
 
-// describers are the addresses of the library functions that describe status codes; 0: missing. They are called
-// while an error is created, so their own failures are ignored.
+// describers are the addresses of the C functions that return the text of a status code; 0:
+// missing. They are called while an error is created, so their own failures are ignored.
 type describers struct {
 	cudaErrorName, cudaErrorString uintptr // const char *f(int)
 	cuErrorName, cuErrorString     uintptr // int f(int, const char **)
@@ -229,7 +231,8 @@ func firstOf(a, b string) string {
 	return b
 }
 
-// returned calls a C function that takes a code and returns a string, and returns the string.
+// returned calls a C function that takes a status code and returns a C string. It returns the
+// string, or "" if there is no such function.
 func returned(addr uintptr, code int) string {
 	if addr == 0 {
 		return ""
@@ -241,7 +244,8 @@ func returned(addr uintptr, code int) string {
 	return cString(m.pointer(0))
 }
 
-// stored calls a C function that takes a code and stores the address of a string, and returns the string.
+// stored calls a C function that takes a status code and stores the address of a C string. It
+// returns the string, or "" on failure.
 func stored(addr uintptr, code int) string {
 	if addr == 0 {
 		return ""

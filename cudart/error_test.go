@@ -35,7 +35,7 @@ func TestErrorIs(t *testing.T) {
 	}
 }
 
-// TestHints: codes that the user can act on have a hint.
+// TestHints: the error text of a code that the user can do something about says what to do.
 func TestHints(t *testing.T) {
 	for code, want := range map[int]string{46: "nvidia-smi -c 0", 802: "nvidia-fabricmanager", 700: "mt doctor --selftest", 715: "dmesg", 719: "dmesg", 999: "nvidia_uvm"} {
 		for _, lib := range []Library{Runtime, Driver} {

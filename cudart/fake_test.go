@@ -17,8 +17,8 @@ type call struct {
 	args [maxArguments]uintptr
 }
 
-// fake replaces all libraries. Every function is a callback that records its arguments and returns the answer set by a
-// test.
+// fake replaces all libraries. Every C function is a Go callback that records its arguments and
+// returns what the test has set for its name in answers; otherwise 0.
 type fake struct {
 	mu      sync.Mutex
 	calls   []call
@@ -27,7 +27,7 @@ type fake struct {
 	addrs   map[Library]map[string]uintptr
 }
 
-// theFake is made once: callbacks are never freed.
+// theFake is made once for all tests, since purego never frees callbacks and limits their number.
 var theFake = sync.OnceValue(func() *fake {
 	f := &fake{addrs: map[Library]map[string]uintptr{}}
 	for lib, names := range boundSymbols() {
@@ -52,7 +52,8 @@ func (f *fake) answer(name string, args [maxArguments]uintptr) uintptr {
 	return 0
 }
 
-// growStack moves the stack of the goroutine that calls C. A C argument on the stack would then have a wrong address.
+// growStack makes Go move the stack of the goroutine that is calling C. If a C argument pointed to
+// the stack, its address would then be wrong and a test would notice.
 func growStack(depth int) byte {
 	var room [1024]byte
 	if depth == 0 {
@@ -76,7 +77,7 @@ func (r recorder) Symbol(lib Library, name string) uintptr {
 	return 1
 }
 
-// boundSymbols are the functions that New binds.
+// boundSymbols returns the names of all C functions that New binds, by library.
 func boundSymbols() map[Library][]string {
 	r := recorder{}
 	if _, err := New(r); err != nil {
@@ -94,7 +95,7 @@ func newFake(t *testing.T) (*fake, *CUDA) {
 	return f, c
 }
 
-// on sets the answer of a function.
+// on makes the function name call answer and return its result.
 func (f *fake) on(name string, answer func(a *[maxArguments]uintptr) uintptr) {
 	f.answers[name] = answer
 }
@@ -104,7 +105,7 @@ func (f *fake) fails(name string, code int) {
 	f.on(name, func(*[maxArguments]uintptr) uintptr { return uintptr(code) })
 }
 
-// says makes a function return the text for its code.
+// says makes a function that describes status codes return the text for its code.
 func (f *fake) says(name string, text map[int]string) {
 	f.on(name, func(a *[maxArguments]uintptr) uintptr {
 		s, ok := text[int(int32(a[0]))]

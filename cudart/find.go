@@ -9,7 +9,8 @@ import (
 	"text/tabwriter"
 )
 
-// Found is the result of a search, with one entry per element of Libraries. The libraries that were found stay loaded.
+// Found is the result of Find, with one entry for each of Libraries. Libraries that were found stay
+// loaded.
 type Found struct {
 	Libraries []FoundLibrary `json:"libraries"`
 
@@ -132,7 +133,7 @@ func (f Found) String() string {
 			fmt.Fprintf(w, "\t\tlooked in %s\n", strings.Join(l.Searched, ", "))
 		}
 	}
-	w.Flush() // to a strings.Builder, which cannot fail
+	w.Flush() // cannot fail, since it writes to a strings.Builder
 	return b.String()
 }
 
@@ -165,8 +166,9 @@ func (e *Env) find(lib Library, driver int) FoundLibrary {
 	return l
 }
 
-// load tries to load one file and, on success, fills in l. It adds file to seen, the files tried so far, and
-// records a failure in l. If the loader searches for file itself (byLoader) and finds none, this is no failure.
+// load tries to load one file and, on success, fills in l. It adds file to seen, the files tried so
+// far. A failure is recorded in l, except if the loader searches for file itself (byLoader) and
+// finds no such file.
 func (e *Env) load(l *FoundLibrary, file string, byLoader bool, seen map[string]bool) bool {
 	seen[file] = true
 	handle, err := e.Load(file)
@@ -210,8 +212,8 @@ func hint(lib Library, driver int) string {
 	return "it comes with the NVIDIA driver; without it clocks, power and links are not shown"
 }
 
-// version asks a loaded library for its version and returns it as text and its first number. If the library does
-// not say, the version comes from the file's name; 0: unknown.
+// version asks a loaded library for its version. It returns the version as text, and its first
+// number; 0: unknown. If the library does not say, the version comes from the file's name.
 func (e *Env) version(lib Library, handle uintptr, file string) (text string, major int) {
 	b := &binder{symbols: Found{Libraries: []FoundLibrary{{Library: lib, handle: handle}}, symbol: e.Symbol}, library: lib, texts: &describers{}}
 	switch lib {
@@ -232,14 +234,15 @@ func (e *Env) version(lib Library, handle uintptr, file string) (text string, ma
 		n := &NVML{}
 		n.bind(b)
 		if b.missingError() == nil && n.Init() == nil {
-			defer n.Shutdown() // nothing uses NVML any more
+			defer n.Shutdown() // the error does not matter: NVML is not used any more
 			if v, err := n.DriverVersion(); err == nil {
 				return v, 0
 			}
 		}
 		return "", 0
 	}
-	// "libcudart.so.11.0" is the name of every version of CUDA 11.
+	// This gives only the major version: "libcudart.so.11.0" is the name of every version of CUDA
+	// 11.
 	if _, after, ok := strings.Cut(file, ".so."); ok && lib != Driver {
 		text, _, _ = strings.Cut(after, ".")
 		major, _ = strconv.Atoi(text) // 0 if text is not a number

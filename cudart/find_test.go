@@ -13,7 +13,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// machine is a folder that acts as the root of a machine, with the loader of this machine.
+// machine is a folder that Find searches as if it were the root of a machine. The test decides
+// which files exist, which names the loader finds and which files fail to load.
 type machine struct {
 	t      *testing.T
 	root   string
@@ -53,7 +54,7 @@ func (m *machine) load(file string) (uintptr, error) {
 	return uintptr(len(m.loads)), nil
 }
 
-// symbol provides only the version functions of the driver and NVML.
+// symbol is the loader's symbol lookup. It has only the version functions of the driver and NVML.
 func (m *machine) symbol(_ uintptr, name string) uintptr {
 	lib, has := Driver, name == "cuDriverGetVersion" && m.driver != 0
 	if strings.HasPrefix(name, "nvml") {
@@ -93,7 +94,8 @@ const (
 	user = "/home/u/.local/lib/python3.11/site-packages/nvidia/"
 )
 
-// TestFindPlaces puts libcudart and libcublasLt into each possible place.
+// TestFindPlaces: Find finds libcudart and libcublasLt in each kind of location, and prefers
+// locations in the documented order.
 func TestFindPlaces(t *testing.T) {
 	for _, test := range []struct {
 		name          string
@@ -159,7 +161,8 @@ func TestFindPlaces(t *testing.T) {
 	}
 }
 
-// TestFindDriver looks for the driver's libraries.
+// TestFindDriver: Find finds the driver's libraries in the folders of WSL and by the loader, and
+// reads their versions.
 func TestFindDriver(t *testing.T) {
 	m := newMachine(t, "/usr/lib/wsl/lib/libcuda.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1")
 	m.driver, m.ml = 12080, "570.86.15"
@@ -176,7 +179,8 @@ func TestFindDriver(t *testing.T) {
 	}
 }
 
-// TestFindMissing checks the report on missing libraries.
+// TestFindMissing: the report names a library that is missing or does not load, the searched
+// locations and what to install.
 func TestFindMissing(t *testing.T) {
 	m := newMachine(t, venv+"cu13/lib/libcudart.so.13", "/usr/local/cuda-12.4/lib64/libcublasLt.so.12", venv+"cublas/lib/libcublasLt.so.12")
 	m.vars = map[string]string{"VIRTUAL_ENV": "/venv", Variable: "/none"}
@@ -200,7 +204,7 @@ func TestFindMissing(t *testing.T) {
 	if want := "pip install nvidia-cuda-runtime-cu12 nvidia-cublas-cu12, or set MT_CUDA_LIBS"; !strings.Contains(l.Hint, want) {
 		t.Errorf("hint %q, want %q in it", l.Hint, want)
 	}
-	// A library that fails to load in one place is taken from the next.
+	// If a library fails to load in one location, Find uses the next one.
 	if b := f.Library(BlasLt); m.where(f, BlasLt) != venv+"cublas/lib/libcublasLt.so.12" || len(b.Failed) != 1 || b.Hint != "" {
 		t.Errorf("libcublasLt: %+v", b)
 	}
@@ -223,7 +227,8 @@ func TestFindMissing(t *testing.T) {
 	}
 }
 
-// TestFindTooNew checks the report if the only library is too new for the driver.
+// TestFindTooNew: if the only libcudart found is for a newer CUDA than the driver supports, the
+// hint says which packages fit.
 func TestFindTooNew(t *testing.T) {
 	m := newMachine(t)
 	m.path, m.driver = []string{"libcuda.so.1", "libcudart.so.13"}, 12040
@@ -233,7 +238,8 @@ func TestFindTooNew(t *testing.T) {
 	}
 }
 
-// TestFindDependency: the loader finds a library by name, but a dependency of it is missing.
+// TestFindDependency: the loader's messages for a missing file and for a missing dependency are
+// told apart. Only a missing dependency is reported as a failure.
 func TestFindDependency(t *testing.T) {
 	for _, test := range []struct {
 		text string
@@ -256,7 +262,8 @@ func TestFindDependency(t *testing.T) {
 	}
 }
 
-// TestOpen looks up functions in the libraries that define them.
+// TestOpen: Symbol looks up a function in the library that defines it, and returns 0 for a library
+// that was not found.
 func TestOpen(t *testing.T) {
 	f := Found{
 		Libraries: []FoundLibrary{{Library: Driver, Required: true, Path: "a", handle: 1}, {Library: Runtime, Required: true, Path: "b", handle: 2}, {Library: BlasLt}},
@@ -270,7 +277,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestUnsettlingVariables: variables that change results, or that prevent the loading of PTX, are removed.
+// TestUnsettlingVariables: settle removes the environment variables that change results of the
+// libraries or keep the driver from loading PTX.
 func TestUnsettlingVariables(t *testing.T) {
 	names := []string{"CUBLAS_EMULATE_SINGLE_PRECISION", "CUBLAS_EMULATE_DOUBLE_PRECISION", "CUBLAS_EMULATION_STRATEGY", "CUDA_DISABLE_PTX_JIT", "CUDA_FORCE_PTX_JIT"}
 	for _, name := range names {

@@ -17,7 +17,8 @@ import (
 // headersVariable is an environment variable with a colon-separated list of folders with NVIDIA's headers.
 const headersVariable = "MT_CUDA_HEADERS"
 
-// constant is a value of this package and its name in a header.
+// constant is a value of this package, and its name in NVIDIA's header, with which tests compare
+// it.
 type constant struct {
 	name  string
 	value uint64
@@ -179,7 +180,8 @@ func TestConstants(t *testing.T) {
 	}
 }
 
-// TestLayouts compares the layouts with the results of a C compiler.
+// TestLayouts: the sizes and offsets of structs in this package, and its enumerators, are those
+// that a C compiler computes from NVIDIA's headers.
 func TestLayouts(t *testing.T) {
 	for name, list := range layouts {
 		t.Run(name, func(t *testing.T) {

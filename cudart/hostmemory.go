@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// hostMemory tracks registered (pinned) host memory and the contexts, one per device, that use it. CUDA refuses to
-// register memory twice, although one portable registration serves all devices. So memory is registered for its
-// first user and unregistered after its last.
+// hostMemory tracks registered (pinned) host memory and its users: contexts, one for each device.
+// CUDA refuses to register memory twice, although one portable registration serves all devices. So
+// memory is registered with CUDA for its first user and unregistered after its last.
 //
-// While memory is being registered, other users of it wait, so that nobody copies from memory that is not pinned
-// yet. Different ranges are registered concurrently.
+// During a registration, other users of the same range wait, so that no one copies from memory that
+// is not pinned yet. Different ranges are registered concurrently.
 type hostMemory struct {
 	mu    sync.Mutex
 	parts map[uintptr]*hostPart // by address
@@ -38,9 +38,9 @@ func (h *hostMemory) part(b []byte) *hostPart {
 	return p
 }
 
-// register adds ctx to the users of b, and for the first user calls call, which registers b with CUDA. It also
-// calls call if the range registered at this address has another length, or if ctx already uses it. CUDA then
-// returns the fitting error.
+// register adds ctx to the users of b. For the first user it calls call, which registers b with
+// CUDA. It also calls call if the range registered at this address has another length, or if ctx
+// already uses it; CUDA then returns the right error.
 func (h *hostMemory) register(ctx Context, b []byte, call func() error) error {
 	p := h.part(b)
 	p.mu.Lock()

@@ -22,8 +22,8 @@ func realLibraries(t *testing.T) Found {
 	return Find(ThisMachine())
 }
 
-// TestRealSymbols looks up every bound function in the real libraries. The driver's own functions exist only on a
-// machine with a driver.
+// TestRealSymbols: every C function that this package binds exists in the real libraries. The
+// driver's own functions exist only on a machine with a driver.
 func TestRealSymbols(t *testing.T) {
 	found := realLibraries(t)
 	for lib, names := range boundSymbols() {
@@ -47,7 +47,8 @@ func TestRealSymbols(t *testing.T) {
 	}
 }
 
-// driverless is the real libraries, with the fake driver on a machine without one.
+// driverless is a Symbols with the functions of the real libraries. On a machine without a driver,
+// libcuda's functions are those of the fake.
 type driverless struct{ found Found }
 
 func (d driverless) Symbol(lib Library, name string) uintptr {
@@ -57,13 +58,14 @@ func (d driverless) Symbol(lib Library, name string) uintptr {
 	return d.found.Symbol(lib, name)
 }
 
-// TestRealCalls calls the real libraries as far as they go without a GPU.
+// TestRealCalls: calls of the real libraries that work without a GPU give correct results, and
+// others return the expected errors.
 func TestRealCalls(t *testing.T) {
 	newFake(t)
 	found := realLibraries(t)
 	c, err := New(driverless{found})
 	testkit.NoError(t, err)
-	// Without a driver, CUDA 11 does not return its version.
+	// Without a driver, libcudart of CUDA 11 returns an error in place of its version.
 	if v, err := c.RuntimeVersion(); !errors.Is(err, ErrDriverTooOld) && (err != nil || v < 11080) {
 		t.Errorf("RuntimeVersion is %d, %v", v, err)
 	}

@@ -11,9 +11,10 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// load opens a library, which stays open as long as the process. Its symbols are local: a search may load two
-// versions of a library, and no library loaded here may resolve a symbol in another. The goroutine is locked to its
-// OS thread because the loader keeps its error message per thread.
+// load opens a library, which stays open as long as the process. It makes the library's symbols
+// local: a search may load two versions of a library, and a library must not resolve symbols in
+// another one loaded here. The goroutine is locked to its OS thread because the loader keeps its
+// error message for each thread.
 func load(file string) (uintptr, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -9,7 +9,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestLoadedFrom maps files as a loader does, which follows links, and looks them up by the requested names.
+// TestLoadedFrom: loadedFrom returns the mapped file for a requested library name, even if the name
+// is a link to a file with another version.
 func TestLoadedFrom(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ name, file, want string }{

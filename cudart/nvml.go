@@ -27,8 +27,8 @@ const (
 
 const temperatureGPU = 0 // the sensor on the die
 
-// NVML is libnvidia-ml. It also sees the GPUs that CUDA_VISIBLE_DEVICES hides, and numbers GPUs by their bus position.
-// Look up a GPU by its PCI id.
+// NVML is libnvidia-ml. Its GPU numbers differ from CUDA's ordinals: they include GPUs hidden by
+// CUDA_VISIBLE_DEVICES, and follow bus positions. So look up a GPU by its PCI id.
 type NVML struct {
 	init, shutdown, driverVersion                function
 	handleByPCI                                  function
@@ -65,7 +65,8 @@ func (n *NVML) Init() error { return n.init.call() }
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlInitializationAndCleanup.html
 func (n *NVML) Shutdown() error { return n.shutdown.call() }
 
-// text calls f with the arguments before, a buffer and its size, and returns the string in the buffer.
+// text calls f with the arguments before, followed by a buffer and its size. It returns the string
+// that f writes to the buffer.
 func (n *NVML) text(f *function, before ...uintptr) (string, error) {
 	m := newFrame()
 	defer m.release()

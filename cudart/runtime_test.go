@@ -9,11 +9,12 @@ import (
 	"unsafe"
 )
 
-// host is memory for a caller to register.
+// host is memory that the calls of TestArguments register and copy.
 var host [64]byte
 
-// TestArguments calls every function that takes only integers and handles, and every function that returns a handle.
-// All arguments differ.
+// TestArguments: every method passes its arguments to the right C function, in the right order. All
+// argument values differ, so a swap is noticed. It covers the functions that take only integers and
+// handles, and those that return a handle.
 func TestArguments(t *testing.T) {
 	out := uintptr(0) // an address of our own memory, which is not compared
 	ctx := Context(90)
@@ -92,10 +93,12 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestResults checks the conversion of values that C functions store at addresses.
+// TestResults: values that C functions store at addresses (ints, words, floats, texts) are
+// converted correctly.
 func TestResults(t *testing.T) {
 	f, c := newFake(t)
-	// A C int must not depend on the upper half of its word.
+	// A C int occupies the lower half of a 64-bit word; its value must not depend on the upper
+	// half.
 	storesInt := func(name string, at int, v int32) {
 		f.on(name, func(a *[maxArguments]uintptr) uintptr { *memory[int32](a[at]) = v; return 0 })
 	}
@@ -208,7 +211,8 @@ func TestWithoutItsContext(t *testing.T) {
 	}
 }
 
-// TestNewMissing runs New on libraries that lack functions.
+// TestNewMissing: New returns an error that lists all missing functions of required libraries.
+// Missing functions of optional libraries are no error.
 func TestNewMissing(t *testing.T) {
 	f, _ := newFake(t)
 	for _, test := range []struct {
@@ -246,7 +250,7 @@ func TestNewMissing(t *testing.T) {
 	}
 }
 
-// TestBoundOnce checks a function that two fields bind.
+// TestBoundOnce: no C function is bound to two fields.
 func TestBoundOnce(t *testing.T) {
 	for lib, names := range boundSymbols() {
 		slices.Sort(names)
@@ -256,7 +260,8 @@ func TestBoundOnce(t *testing.T) {
 	}
 }
 
-// TestMemoryIsRegisteredBesideOther: a registration blocks only calls for the same memory.
+// TestMemoryIsRegisteredBesideOther: a registration in progress delays only calls for the same
+// memory. Two ranges are registered at the same time.
 func TestMemoryIsRegisteredBesideOther(t *testing.T) {
 	var h hostMemory
 	var both, ended sync.WaitGroup

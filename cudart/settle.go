@@ -2,8 +2,8 @@ package cudart
 
 import "os"
 
-// unsettling are environment variables that make the libraries compute other results than requested, or keep mt's
-// kernels from loading.
+// unsettling lists environment variables that make the libraries compute other results than
+// requested, or that keep mt's kernels from loading.
 var unsettling = []struct {
 	name string
 	// is: the harmful value; "": any. use: the replacement; "": remove the variable.
@@ -20,8 +20,8 @@ var unsettling = []struct {
 
 const tf32Override = "NVIDIA_TF32_OVERRIDE"
 
-// settle replaces or removes the harmful variables of unsettling in the environment of this process and its
-// children.
+// settle removes or replaces the variables listed in unsettling, in the environment of this process
+// and its children.
 func settle() {
 	for _, v := range unsettling {
 		value, there := os.LookupEnv(v.name)

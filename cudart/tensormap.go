@@ -2,8 +2,9 @@ package cudart
 
 import "unsafe"
 
-// TensorMap is a CUtensorMap. It describes a tensor and a box to the copy units (TMA) of GPUs with compute capability
-// 9.0 and newer. Kernels take it as a parameter, aligned to 64 bytes.
+// TensorMap is a CUtensorMap. It tells the TMA unit of GPUs with compute capability 9.0 and newer
+// where a tensor lies in device memory, and which box of the tensor a copy moves. Kernels take it
+// as a parameter, aligned to 64 bytes.
 type TensorMap [128]byte
 
 // tensorMapAlign is the alignment in bytes of the result of cuTensorMapEncodeTiled: 64 in the CUDA 12 documentation,
@@ -41,7 +42,7 @@ func (c *CUDA) TensorMap(ctx Context, r TensorRows) (out TensorMap, err error) {
 	m.words[0], m.words[1] = uint64(r.Columns), uint64(r.Rows) // cuuint64_t
 	m.words[2] = uint64(r.StrideBytes)
 	m.words[3] = uint64(r.BoxColumns) | uint64(r.BoxRows)<<32 // cuuint32_t
-	m.words[4] = 1 | 1<<32                                    // every element of a row, every row
+	m.words[4] = 1 | 1<<32                                    // element strides: every element of a row, every row
 	err = c.driver.in(ctx, &c.driver.tensorMapEncodeTiled, at, tensorMapBFloat16, 2, uintptr(r.Addr), m.at(0), m.at(2), m.at(3), m.at(4),
 		0, tensorMapSwizzle128, tensorMapFetch256, 0)
 	copy(out[:], m.bytes[at-uintptr(unsafe.Pointer(&m.bytes[0])):])

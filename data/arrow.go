@@ -131,7 +131,8 @@ func (a *arrowRows) message() (kind int, header flat, err error) {
 	return int(m.number(1, 1, 0)), header, nil
 }
 
-// cutOff returns err, but io.ErrUnexpectedEOF in place of io.EOF: the file ends inside a message.
+// cutOff replaces io.EOF by io.ErrUnexpectedEOF and returns other errors unchanged. message uses it
+// for reads inside a message, where the file must not end.
 func cutOff(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -316,8 +317,8 @@ func (b *arrowBatch) column(f *arrowField, read bool, dicts map[int64]*arrowColu
 	return c, nil
 }
 
-// parts moves past the buffers of column c in the batch and stores them in c: validity bits, offsets, data and so on,
-// as the type demands.
+// parts moves past the buffers of column c in the batch and stores them in c. The type decides
+// which buffers there are, such as validity bits, offsets and data.
 func (b *arrowBatch) parts(c *arrowColumn) {
 	n := c.buffers
 	if n < 0 {
@@ -403,8 +404,8 @@ func (f *arrowField) isText() bool {
 	return slices.Contains([]int{arrowUtf8, arrowLargeUtf8, arrowUtf8View, arrowBinary, arrowLargeBinary, arrowBinaryView}, f.kind)
 }
 
-// means sets f.arrowMeaning from of, the flatbuffer table that describes the field's type. Absent properties have the
-// defaults of Schema.fbs.
+// means sets f.arrowMeaning from the flatbuffer table of, which describes the field's type. If the
+// table lacks a property, the property has the default of Schema.fbs.
 func (f *arrowField) means(of flat) error {
 	unit := int64(-1)
 	switch f.kind {
@@ -432,8 +433,9 @@ func (f *arrowField) means(of flat) error {
 	return nil
 }
 
-// meanings marks the top-level fields as columns and adds what the schema does not say about their types. Each map in
-// said gives types by column name, from another source such as metadata of the library datasets.
+// meanings marks the top-level fields as columns and adds what the schema does not say about their
+// types. Each map in said gives types by column name, found outside the schema, such as in the
+// metadata that Hugging Face's library datasets writes.
 func meanings(fields []*arrowField, said ...map[string]*colType) {
 	for _, f := range fields {
 		f.column = true
@@ -443,8 +445,8 @@ func meanings(fields []*arrowField, said ...map[string]*colType) {
 	}
 }
 
-// take applies t, the field's type in another source than the schema, to the field and its children. The only effect:
-// where t says JSON, texts are read as JSON. nil: no effect.
+// take applies t to the field and its children. The type t comes from a source other than the
+// schema; nil: no effect. Only one property is taken: texts that t marks as JSON are read as JSON.
 func (f *arrowField) take(t *colType) {
 	switch {
 	case t == nil:
@@ -682,12 +684,14 @@ func (c *arrowColumn) append(dst []byte, i int64, most int) ([]byte, error) {
 	}
 }
 
-// isListView reports whether lists have explicit sizes.
+// isListView reports whether the type is a list view. Each list then has an explicit offset and
+// size; an ordinary list ends where the next begins.
 func (f *arrowField) isListView() bool {
 	return f.kind == arrowListView || f.kind == arrowLargeListView
 }
 
-// span returns the range of value i: bytes in c.data for a text, or elements of the child column for a list.
+// span returns the range that value i occupies: bytes in c.data for a text, or elements of the
+// child column for a list.
 func (c *arrowColumn) span(i int64) (from, to int64) {
 	if c.isListView() {
 		at := func(b []byte) int64 {
@@ -784,7 +788,8 @@ type flat struct {
 	pos int
 }
 
-// flatRoot returns the root table of a buffer.
+// flatRoot returns the root table of the flatbuffer b. The first four bytes of b hold the table's
+// offset.
 func flatRoot(b []byte) flat {
 	return flat{b, int(binary.LittleEndian.Uint32(b))}
 }
@@ -841,7 +846,7 @@ func (t flat) vector(i, bytes int) (from, n int) {
 	return at + 4, n
 }
 
-// text returns the string field i.
+// text returns the string field i; "": the field is absent.
 func (t flat) text(i int) string {
 	from, n := t.vector(i, 1)
 	return string(t.b[from : from+n])

@@ -36,7 +36,7 @@ func arrowCases(t testing.TB, name string) []arrowCase {
 
 const arrowRecorded = "testdata/arrow.json"
 
-// arrowNamed is the recorded file of that name.
+// arrowNamed returns the case with this name from the recorded file testdata/arrow.json.
 func arrowNamed(t testing.TB, name string) arrowCase {
 	t.Helper()
 	cases := arrowCases(t, arrowRecorded)
@@ -47,7 +47,8 @@ func arrowNamed(t testing.TB, name string) arrowCase {
 	return cases[i]
 }
 
-// checkArrow reads the columns of each case and compares the rows.
+// checkArrow reads each case's file with openArrow. The rows must equal those that Python recorded
+// for the file.
 func checkArrow(t *testing.T, cases []arrowCase) {
 	for _, c := range cases {
 		var rows rowReader
@@ -86,7 +87,8 @@ func checkArrow(t *testing.T, cases []arrowCase) {
 	}
 }
 
-// sameNumbers is v in which 1 and 1.0 are the same number.
+// sameNumbers returns v, a decoded JSON value, with numbers such as 1.0 written as 1, so that equal
+// numbers compare equal.
 func sameNumbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -103,10 +105,12 @@ func sameNumbers(v any) any {
 	return v
 }
 
-// TestArrow reads what PyArrow and save_to_disk wrote, type by type.
+// TestArrow: mt reads every Arrow type as Python does. PyArrow, and save_to_disk of datasets, wrote
+// the recorded files.
 func TestArrow(t *testing.T) { checkArrow(t, arrowCases(t, arrowRecorded)) }
 
-// TestArrowOfTheDay reads what today's PyArrow and save_to_disk write, with other values.
+// TestArrowOfTheDay: like TestArrow, but the installed PyArrow and datasets write the files during
+// the test, with other random values.
 func TestArrowOfTheDay(t *testing.T) {
 	python := testkit.NeedPython(t, "pyarrow", "datasets")
 	for seed := range 10 {
@@ -116,8 +120,8 @@ func TestArrowOfTheDay(t *testing.T) {
 	}
 }
 
-// TestArrowDataSet reads Arrow files as a data set, identified by name or by first bytes, as streams and in the
-// random access format.
+// TestArrowDataSet: an Arrow file opens as a data set, recognised by the file's name or by its
+// first bytes. Both kinds of Arrow file work: streams and the random access format.
 func TestArrowDataSet(t *testing.T) {
 	saved := arrowNamed(t, "save_to_disk")
 	want := []string{"u:h0|a:[g|]", "u:h1|a:[g|]", "u:h2|a:[g|]", "u:h3|a:[g|]", "u:h4|a:[g|]"}
@@ -132,10 +136,10 @@ func TestArrowDataSet(t *testing.T) {
 	}
 }
 
-// TestArrowErrors: a damaged stream is an error that names the file.
+// TestArrowErrors: opening a damaged Arrow stream as a data set gives an error that names the file.
 func TestArrowErrors(t *testing.T) {
 	saved := string(arrowNamed(t, "save_to_disk").File)
-	schema := 8 + int(binary.LittleEndian.Uint32([]byte(saved[4:]))) // its message has no body
+	schema := 8 + int(binary.LittleEndian.Uint32([]byte(saved[4:]))) // the schema message has no body, so this is its end
 	for _, tt := range []struct {
 		name, content string
 		want          []string
@@ -158,14 +162,15 @@ func TestArrowErrors(t *testing.T) {
 	}
 }
 
-// TestArrowLimits: sizes claimed by a file are not trusted if they would cost memory or time.
+// TestArrowLimits: a file can claim sizes that its bytes cannot hold. The reader returns an error
+// instead of spending memory or time on them.
 func TestArrowLimits(t *testing.T) {
 	saved := arrowNamed(t, "save_to_disk").File
-	schema := 8 + int(binary.LittleEndian.Uint32(saved[4:])) // its message has no body
+	schema := 8 + int(binary.LittleEndian.Uint32(saved[4:])) // the schema message has no body, so this is its end
 	message := flatRoot(saved[schema+8:])
 	batch, _ := message.table(2)
 	for what, tt := range map[string]struct {
-		at    int // in the message
+		at    int // offset in the message
 		value uint64
 		says  string
 	}{
@@ -194,7 +199,8 @@ func TestArrowLimits(t *testing.T) {
 	wantError(t, err, "more than 65536 columns")
 }
 
-// nested returns a field with wide children, each with wide children again, for the given number of levels.
+// nested returns the flatbuffer table of a field that has wide children, each of which has wide
+// children again, for the given number of levels.
 func nested(levels, wide int) flat {
 	b := []byte{16, 0, 12, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 8, 0} // a vtable: the type is at 4, the children at 8
 	first := len(b)
@@ -214,7 +220,8 @@ func nested(levels, wide int) flat {
 	return flat{append(b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), first}
 }
 
-// TestUnionBuffers: a union has a buffer of types and, if dense, one of offsets. Its mode is two bytes wide.
+// TestUnionBuffers: a union column has a buffer of types and, if its mode is dense, a buffer of
+// offsets too. The mode is stored in two bytes.
 func TestUnionBuffers(t *testing.T) {
 	for mode, want := range []int{1, 2} {
 		table := flat{[]byte{6, 0, 12, 0, 4, 0, 6, 0, 0, 0, byte(mode), 0, 9, 9, 9, 9, 9, 9}, 6} // the mode follows the offset to the vtable
@@ -241,7 +248,8 @@ func TestArrowDamage(t *testing.T) {
 	}
 }
 
-// readArrow reads a stream to its end or error.
+// readArrow reads all rows of a stream, up to its end or the first error. It fails the test if more
+// rows come than the stream's bytes can hold.
 func readArrow(t *testing.T, content []byte) {
 	rows, err := openArrow(bytes.NewReader(content), func(string) bool { return true }, nil)
 	for n := 0; err == nil; n++ {
@@ -258,7 +266,7 @@ func readArrow(t *testing.T, content []byte) {
 	}
 }
 
-// FuzzArrow reads streams with any content.
+// FuzzArrow: openArrow must not panic, whatever bytes the stream holds.
 func FuzzArrow(f *testing.F) {
 	for _, c := range arrowCases(f, arrowRecorded) {
 		f.Add(c.File)

@@ -57,6 +57,7 @@ type MicroBatch struct {
 }
 
 // Same reports whether the two documents of the pair p have the same tokens and the same targets.
+// Such a pair teaches no preference.
 func (m *MicroBatch) Same(p Pair) bool {
 	of := func(list []int32, doc int32) []int32 { return list[m.CuSeqlens[doc]:m.CuSeqlens[doc+1]] }
 	return slices.Equal(of(m.IDs, p.Chosen), of(m.IDs, p.Rejected)) && slices.Equal(of(m.Targets, p.Chosen), of(m.Targets, p.Rejected))
@@ -141,6 +142,15 @@ func (mb *MicroBatch) add(ids, labels []int32) {
 	mb.CuSeqlens = append(mb.CuSeqlens, int32(len(mb.IDs)))
 	mb.MaxSeqlen = max(mb.MaxSeqlen, n)
 	mb.Supervised += supervised(labels)
+}
+
+// IDs returns the token ids of micro-batch i.
+func (b *Batch) IDs(i int) []int32 {
+	out := make([]int32, len(b.MicroBatches[i].Index))
+	for t, at := range b.MicroBatches[i].Index {
+		out[t] = b.UniqueIDs[at]
+	}
+	return out
 }
 
 // index sets UniqueIDs and each micro-batch's Index, RowStart and RowPos.
@@ -353,8 +363,8 @@ func (s *Sampler) span(n int) (epoch, first, end int) {
 
 // AllRanks describes the global batch, which is divided among the ranks.
 type AllRanks struct {
-	// StandIn reports that the step has no row for this rank. The rank then computes a copy of another row, which
-	// must not train anything.
+	// StandIn reports that the step has no row for this rank. The rank then computes a copy of
+	// another row, whose gradient must be zero.
 	StandIn    bool
 	Tokens     int64 // of the global batch
 	Supervised int64 // of the global batch; divisor of the loss

@@ -81,7 +81,8 @@ func TestNewBatchRefusesBrokenRow(t *testing.T) {
 	NewBatch(1, []Row{{IDs: []int32{1, 2, 3}, Docs: []int32{2}}}, 8)
 }
 
-// TestNewBatchIndexes checks the invariants of a batch on random batches.
+// TestNewBatchIndexes: on random rows, the micro-batches together hold the rows' tokens in order,
+// UniqueIDs lists the ids, and RowStart and RowPos list every token exactly once.
 func TestNewBatchIndexes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
@@ -138,8 +139,8 @@ func checkIndex(t *testing.T, b *Batch, mb *MicroBatch) {
 	}
 }
 
-// TestLongestDocument: MaxSeqlen, which kernels are launched with, is the longest document's length, wherever it
-// is.
+// TestLongestDocument: MaxSeqlen is the longest document's length, whether that document is first,
+// last or in between. Kernels are launched with MaxSeqlen.
 func TestLongestDocument(t *testing.T) {
 	row := func(docs ...int32) Row {
 		r := Row{Docs: docs}
@@ -154,9 +155,8 @@ func TestLongestDocument(t *testing.T) {
 	}
 }
 
-// TestSamplerFrom: a sampler made with From after any step goes on as the one before would
-// have. One with another number of rows a step first takes the rows that the epoch has left,
-// each once.
+// TestSamplerFrom: a sampler made with From continues exactly like the sampler before it. If it
+// takes another number of rows per step, it first takes each remaining row of the epoch once.
 func TestSamplerFrom(t *testing.T) {
 	s := idsSpec(t, 8, 1000, numbered(t, 10))
 	s.Seed, s.Shuffle = 3, true
@@ -185,7 +185,8 @@ func TestSamplerFrom(t *testing.T) {
 				}
 				taken = append(taken, ids(rows)...)
 			}
-			// The order of rows depends on the epoch, not on the sampler.
+			// A sampler of one row per step gives the epoch's order. Other step sizes must follow
+			// the same order.
 			one := d.Sampler(1)
 			var want []int32
 			for k := range taken {
@@ -198,7 +199,7 @@ func TestSamplerFrom(t *testing.T) {
 	}
 }
 
-// randomRows are n rows of one or two documents; some of their labels are ignored.
+// randomRows returns n rows of one or two documents each. Some of their labels are IgnoreIndex.
 func randomRows(r *rand.Rand, n int) []Row {
 	rows := make([]Row, n)
 	for i := range rows {
@@ -216,7 +217,7 @@ func randomRows(r *rand.Rand, n int) []Row {
 	return rows
 }
 
-// flattened are the tokens, targets and document lengths of a batch, in order.
+// flattened concatenates the tokens, targets and document lengths of the batches, in order.
 func flattened(batches ...*Batch) (ids, targets, docs []int32) {
 	for _, b := range batches {
 		for _, m := range b.MicroBatches {
@@ -229,8 +230,9 @@ func flattened(batches ...*Batch) (ids, targets, docs []int32) {
 	return ids, targets, docs
 }
 
-// TestRankBatches: the batches of all ranks form the global batch, row by row. Each knows the global batch's sums
-// and the ids of every other rank. Ranks without rows get one that trains nothing.
+// TestRankBatches: the batches of all ranks form the global batch, row by row. Each batch knows the
+// global batch's sums and the ids of every other rank. A rank without rows gets a copy of a row
+// that trains nothing.
 func TestRankBatches(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for round := range 60 {
@@ -292,7 +294,8 @@ func TestRankAlone(t *testing.T) {
 	}
 }
 
-// TestSamplerRankBatch: the ranks divide the rows of the step, and their position is after all of them.
+// TestSamplerRankBatch: the ranks' batches divide the rows of the step. The data position of each
+// is the position after the whole step.
 func TestSamplerRankBatch(t *testing.T) {
 	s := idsSpec(t, 8, 1000, numbered(t, 10))
 	s.Seed, s.Shuffle = 3, true

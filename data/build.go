@@ -18,7 +18,7 @@ const (
 	kindText kind = "text"
 	kindChat kind = "chat"
 	kindIDs  kind = "input_ids"
-	// kindPairs are pairs of answers to a prompt: the chosen answer, then the rejected one.
+	// kindPairs are pairs of answers to one prompt: first the chosen answer, then the rejected one.
 	kindPairs kind = "pairs"
 )
 
@@ -115,7 +115,7 @@ func (b *builder) stopAt(err error) error {
 	return err
 }
 
-// noDocuments returns a message: why the sources hold no document.
+// noDocuments returns a message for the user that says why the sources hold no document.
 func (b *builder) noDocuments() string {
 	out := ""
 	switch n := len(b.sources); n {
@@ -176,7 +176,8 @@ func (b *builder) run() error {
 	return nil
 }
 
-// lower sets v to the smaller of v and n, atomically.
+// lower sets v to the smaller of v and n, atomically. Encoders use it to skip all chunks after the
+// first one that ends the reading.
 func lower(v *atomic.Int64, n int64) {
 	for {
 		if was := v.Load(); was <= n || v.CompareAndSwap(was, n) {
@@ -223,8 +224,8 @@ func (b *builder) commit() error {
 	return nil
 }
 
-// document writes one document, or a piece of a document that spans chunks, to the cache. For a bad row it counts or
-// returns the row's error; see bad.
+// document writes one document to the cache, or a part of a document that spans several chunks. If
+// the row is bad, it counts or returns the row's error, as bad decides.
 func (b *builder) document(c *chunk, d *encoded) error {
 	where := place(c.src.path, c.unit, d.line)
 	switch {
@@ -292,7 +293,7 @@ func (b *builder) setKind(k kind, set int) error {
 // Open continues there.
 var ErrStopped = errors.New("reading the data was stopped")
 
-// stopped reports whether Stop is closed.
+// stopped reports whether the channel Spec.Stop is closed, which asks to stop reading.
 func (s *Spec) stopped() bool {
 	select {
 	case <-s.Stop:
@@ -318,8 +319,9 @@ type supply struct {
 	full []atomic.Bool // set once the builder has written all documents that the data set needs
 }
 
-// newSupply returns the counters for a cache whose manifest m lists the documents of earlier processes. set is the
-// data set of a source that an earlier process read in part, and that is continued; -1: none.
+// newSupply returns the counters for a cache. The manifest m lists the documents that earlier
+// processes wrote. If such a process stopped inside a source, set is that source's data set; -1:
+// none.
 func newSupply(s *Spec, m *manifest, set int) *supply {
 	n := len(s.sets)
 	out := &supply{s, make([]int64, n), make([]int64, n), make([]int64, n), make([]atomic.Bool, n)}

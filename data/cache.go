@@ -86,7 +86,8 @@ type manifest struct {
 	IDSum uint32 `json:"id_sum"`
 }
 
-// counts returns the manifest's counters of documents, each under the document flag whose documents it counts.
+// counts returns the manifest's counters of documents with problems, keyed by the document flag
+// that each counts.
 func (m *manifest) counts() map[uint64]*int64 {
 	return map[uint64]*int64{flagMissingEOS: &m.MissingEOS, flagDoubledBOS: &m.DoubledBOS,
 		flagLeftThinking: &m.LeftThinking, flagLeftText: &m.LeftText, flagLeftCalls: &m.LeftCalls, flagPromptCut: &m.PromptCut, flagVerbatim: &m.Verbatim,
@@ -198,7 +199,7 @@ func cachePath(s *Spec, sources []source) (string, error) {
 	return filepath.Join(dir, hex.EncodeToString(h.Sum(nil)[:16])+".tokens"), nil
 }
 
-// errNoCache reports a missing cache.
+// errNoCache is the error of openCache if the cache file does not exist.
 var errNoCache = errors.New("no cache")
 
 // openCache maps a cache file into memory and verifies its checksums. The error is errNoCache if the file does not
@@ -362,6 +363,7 @@ func sumOf(name string, most int64) (string, error) {
 func (c *cache) end(i int64) int64 { return int64(binary.LittleEndian.Uint64(c.docs[i*c.docBytes():])) }
 
 // line returns the number of document i's line or row in its source file, and the document's flags.
+// Both are in one field of the document's entry.
 func (c *cache) line(i int64) (n int64, flags uint64) {
 	v := binary.LittleEndian.Uint64(c.docs[i*c.docBytes()+8:])
 	return int64(v & (1<<flagShift - 1)), v >> flagShift
@@ -477,7 +479,8 @@ const (
 // other process continues them.
 const tempName = ".tmp-"
 
-// besides are the suffixes of the files that may lie beside the first part (the tokens) of an unfinished cache.
+// besides are the suffixes of the other files of an unfinished cache, which may lie beside the file
+// of its tokens.
 var besides = []string{partNames[1], partNames[2], journalName, journalName + newName}
 
 // newCacheWriter opens the unfinished files of the cache name, with whatever an earlier process left in them. resume
@@ -567,17 +570,18 @@ func removeAbandoned(start string) {
 	}
 }
 
-// removeBesides removes the files beside the first part of the unfinished cache called name. The caller must hold the
-// lock of the first part.
+// removeBesides removes all files of the unfinished cache called name, except the file of its
+// tokens. The caller must hold the lock of that file.
 func removeBesides(name string) {
 	for _, end := range besides {
 		os.Remove(name + end)
 	}
 }
 
-// sweep removes files that killed processes left in the folder of the finished cache called name. Such files are the
-// unfinished parts of this cache. They are also parts of other caches whose first part is missing, since nobody can
-// continue such a cache. A living process holds locks on its files, and locked files stay.
+// sweep removes files that killed processes left in the folder of the finished cache called name.
+// It removes unfinished parts of this cache. It also removes parts of other caches whose file of
+// tokens is missing, since nobody can continue such a cache. Living processes hold locks on their
+// files, and sweep leaves locked files alone.
 func sweep(name string) {
 	removeAbandoned(name + tempName)
 	var left []string
@@ -789,7 +793,8 @@ func (w *cacheWriter) resume(sources []source) (position, error) {
 	return j.At, nil
 }
 
-// partSizes returns the sizes in bytes that the three files of an unfinished cache have according to m.
+// partSizes returns the sizes in bytes that the three files of an unfinished cache must have after
+// the commit that m describes. Only text has no labels.
 func (m *manifest) partSizes() [3]int64 {
 	s := m.sizes()
 	if s[1] = s[0]; m.Kind == kindText {
@@ -901,8 +906,9 @@ func readSmall(name string, most int64) ([]byte, error) {
 	return text, err
 }
 
-// notRegular adds to err, if it says that the path is not a regular file, why data must be in a regular file. Other
-// errors are returned unchanged.
+// notRegular adds a reason to err if err says that the path is no regular file: mt reads data more
+// than once and at any position, and a pipe does not allow this. Other errors are returned
+// unchanged.
 func notRegular(err error) error {
 	var is *files.NotAFile
 	if errors.As(err, &is) {

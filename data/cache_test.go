@@ -22,7 +22,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// cacheFile is the only cache in dir.
+// cacheFile returns the path of the only cache in dir.
 func cacheFile(t *testing.T, dir string) string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -32,7 +32,8 @@ func cacheFile(t *testing.T, dir string) string {
 	return names[0]
 }
 
-// age makes a file look as if it had not changed for a while.
+// age sets a file's modification time to an hour ago. The cache recognises a file as unchanged by
+// its size and time only if the file had not changed shortly before it was read.
 func age(t *testing.T, name string) {
 	t.Helper()
 	old := time.Now().Add(-time.Hour)
@@ -165,8 +166,8 @@ func TestIDIsOfTheContentAlone(t *testing.T) {
 	}
 }
 
-// TestCacheDamage changes and truncates a cache at many places. The damage must be noticed and the cache built
-// again.
+// TestCacheDamage: a cache in which any byte is changed, or that is truncated anywhere, is
+// recognised as damaged and built again.
 func TestCacheDamage(t *testing.T) {
 	name := write(t, t.TempDir(), "a.jsonl", `{"input_ids":[1,2,3],"labels":[-100,2,3]}
 {"input_ids":[4,5],"labels":[-100,5]}`)
@@ -178,7 +179,8 @@ func TestCacheDamage(t *testing.T) {
 	whole := testkit.Must(os.ReadFile(file))(t)
 	check := func(what string, content []byte) {
 		t.Helper()
-		// A new file, since d still has the old one mapped.
+		// The damaged content goes into a new file, since d still has the old one mapped into
+		// memory.
 		testkit.NoError(t, os.Remove(file))
 		testkit.NoError(t, os.WriteFile(file, content, 0o644))
 		again, cached := reopen(t, s)
@@ -220,7 +222,8 @@ func TestAbandonedCacheFilesAreRemoved(t *testing.T) {
 	}
 }
 
-// TestSweepOfAnyFolder: a cache folder is swept whatever characters its name has.
+// TestSweepOfAnyFolder: leftover files are removed from a cache folder even if its name contains
+// wildcards such as "[".
 func TestSweepOfAnyFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "no[pattern")
 	testkit.NoError(t, os.Mkdir(dir, 0o755))
@@ -273,8 +276,8 @@ func TestLeftPartsAreSwept(t *testing.T) {
 	}
 }
 
-// TestFinishedWriterLeavesTheNextAlone: once a cache has its name, files with the names of
-// its parts may belong to another writer.
+// TestFinishedWriterLeavesTheNextAlone: after a cache is finished, closing its writer removes no
+// files with the names of unfinished parts. They may belong to another writer.
 func TestFinishedWriterLeavesTheNextAlone(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x.tokens")
 	first := testkit.Must(newCacheWriter(name, manifest{TokenBytes: 2}))(t)
@@ -329,7 +332,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// manyFiles are data sets in every container, large enough to be tokenised in many parts.
+// manyFiles writes data sets as text, JSON, Parquet and compressed files, large enough to be
+// tokenized in many chunks.
 func manyFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	var lines, array strings.Builder
@@ -354,7 +358,8 @@ func manyFiles(t *testing.T, dir string) []string {
 	return paths
 }
 
-// counting is a tokenizer that counts the texts it encodes. After a given number it calls stop once.
+// counting is a tokenizer that counts the texts it encodes. When left reaches zero, it calls stop
+// once.
 type counting struct {
 	tokenizer.Tokenizer
 	left *atomic.Int64
@@ -374,8 +379,8 @@ func (c counting) Encode(dst []int32, text []byte) ([]int32, error) {
 	return c.Tokenizer.Encode(dst, text)
 }
 
-// TestStoppedTokenisationGoesOn stops the reading repeatedly. Each run continues where the last one stopped, and
-// the final cache equals that of an uninterrupted run.
+// TestStoppedTokenisationGoesOn: if reading is stopped repeatedly, each run continues where the
+// last one stopped. The final cache equals that of an uninterrupted run.
 func TestStoppedTokenisationGoesOn(t *testing.T) {
 	paths := manyFiles(t, t.TempDir())
 	want := mustOpen(t, textSpec(t, 64, paths...))
@@ -412,8 +417,8 @@ func TestStoppedTokenisationGoesOn(t *testing.T) {
 	}
 }
 
-// leftOver opens what an interrupted tokenisation left, and says how many documents it
-// holds.
+// leftOver opens the unfinished cache of an interrupted run and returns its writer and the number
+// of documents it holds.
 func leftOver(t *testing.T, s Spec) (*cacheWriter, int64) {
 	t.Helper()
 	s, err := s.resolved()
@@ -428,8 +433,8 @@ func leftOver(t *testing.T, s Spec) (*cacheWriter, int64) {
 	return w, w.Docs
 }
 
-// TestKilledTokenisationGoesOn kills a tokenizing process. Another continues from its last commit and ignores data
-// written after it.
+// TestKilledTokenisationGoesOn: after a tokenizing process is killed, the next one continues from
+// the last commit. It ignores data that was written after that commit.
 func TestKilledTokenisationGoesOn(t *testing.T) {
 	if dir := os.Getenv("MT_TEST_KILLED"); dir != "" {
 		s := Spec{Paths: []string{dir + "/data"}, CacheDir: dir + "/cache", part: 4096, Threads: 1}
@@ -463,8 +468,8 @@ func TestKilledTokenisationGoesOn(t *testing.T) {
 	}
 }
 
-// TestLeftoversOfOtherContent: what an interrupted tokenisation left is not used once the
-// sources, or the leftover files themselves, have changed.
+// TestLeftoversOfOtherContent: an unfinished cache is not continued if its sources or its own files
+// have changed since.
 func TestLeftoversOfOtherContent(t *testing.T) {
 	testkit.NotShort(t)
 	for name, spoil := range map[string]func(t *testing.T, paths []string, cache string){
@@ -576,18 +581,18 @@ func TestMemoryIsBounded(t *testing.T) {
 			peak = max(peak, now.HeapAlloc)
 		}
 		d := mustOpen(t, s)
-		// Eight chunks on their way, each with 256 KiB of rows and up to twice 4 bytes of
-		// tokens for each byte, make 18 MiB. Buffers of files come in addition, and pages of
-		// Parquet, packed and unpacked, which the library keeps for reuse. Everything at once
-		// would be 30 MB of text and 120 MB of tokens.
+		// The bound has three parts. Eight chunks are in work, each with 256 KiB of rows and twice
+		// 4 bytes of tokens for each byte: 18 MiB. File buffers come in addition, and so do the
+		// Parquet library's pages, packed and unpacked, which it keeps for reuse. The whole file at
+		// once would be 30 MB of text and 120 MB of tokens.
 		if used := int64(peak) - int64(before.HeapAlloc); used > 48<<20 || d.Stats().Documents != rows {
 			t.Errorf("%s: %d MiB were used for %d documents", name, used>>20, d.Stats().Documents)
 		}
 	}
 }
 
-// TestTruncatedCache: a cache truncated during use is an error that names it, for any length and any way of
-// reading. The next Open builds it again.
+// TestTruncatedCache: if a cache is truncated during use, to any length, every way of reading
+// returns an error that names the cache. The next Open builds it again.
 func TestTruncatedCache(t *testing.T) {
 	name := write(t, t.TempDir(), "a.txt", strings.Repeat("some text of a row. ", 5000))
 	age(t, name)
@@ -615,8 +620,8 @@ func TestTruncatedCache(t *testing.T) {
 	}
 }
 
-// TestFaultWhileReading: what is gone only when it is touched is an error as well. A panic
-// of another kind stays a panic.
+// TestFaultWhileReading: if the cache file shrinks after Read has checked its length, the access
+// faults, and Read returns an error. Other panics inside Read stay panics.
 func TestFaultWhileReading(t *testing.T) {
 	s := textSpec(t, 64, write(t, t.TempDir(), "a.txt", strings.Repeat("x", 100_000)))
 	d := mustOpen(t, s)

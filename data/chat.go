@@ -63,7 +63,8 @@ func noImageColumns(names []string) error {
 	return nil
 }
 
-// turns parses a row of the format f into a conversation. It does not check the order of the turns.
+// turns parses a row of the format f into a conversation. It checks the row's fields, but not the
+// order of the turns.
 func (c *columns) turns(f format, fields map[string]json.RawMessage) (*conversation, error) {
 	if err := checkUTF8(fields); err != nil {
 		return nil, err
@@ -90,8 +91,8 @@ func (c *columns) turns(f format, fields map[string]json.RawMessage) (*conversat
 	return v, c.extras(v, fields)
 }
 
-// extras parses what a row has beside its turns: the tools, and variables for the chat template
-// (chat_template_kwargs).
+// extras parses the row's tools and its variables for the chat template (chat_template_kwargs) into
+// v.
 func (c *columns) extras(v *conversation, fields map[string]json.RawMessage) (err error) {
 	if v.tools, err = c.toolsOf(fields); err != nil {
 		return err
@@ -408,9 +409,9 @@ func (c *columns) list(v *conversation, field string, raw []byte) error {
 	return nil
 }
 
-// message returns m, a message of a row, with the field names that chat templates expect. Null fields are dropped,
-// except for content: Parquet stores a field in all messages or in none, so an absent field is null there. where
-// locates m in errors.
+// message returns m, a message of a row, with the field names that chat templates expect. Null
+// fields are dropped, except for content. Parquet stores a field in all messages or in none, so an
+// absent field is null there. In errors, where locates m.
 func (c *columns) message(m *jinja.Object, where string) (*jinja.Object, error) {
 	role, err := c.role(m, where)
 	if err != nil {
@@ -476,9 +477,10 @@ var turnMarks = []turnMark{
 // errors.
 var partMarks = []string{"train_detail", "training_detail"}
 
-// checkMarks returns an error if mt cannot follow a mark of message m. There are three cases: its value is neither
-// yes nor no; it asks to train on a role that is never trained on; or it selects only parts of the message. where
-// locates m in errors.
+// checkMarks returns an error if mt cannot follow a field of message m that says whether to train
+// on m (see turnMarks). There are three cases: a value that is neither yes nor no, a request to
+// train on a role that is never trained on, and a selection of parts of the message. In errors,
+// where locates m.
 func checkMarks(m *jinja.Object, role, where string) error {
 	for _, mark := range turnMarks {
 		v, _ := m.Get(mark.field)
@@ -518,7 +520,8 @@ func yesNo(v any) (yes, known bool) {
 	return false, false
 }
 
-// copyMarks copies the fields of turnMarks from one message to another.
+// copyMarks copies the fields that say whether to train on a message (turnMarks) from one message
+// to another.
 func copyMarks(to, from *jinja.Object) {
 	for _, mark := range turnMarks {
 		if v, _ := from.Get(mark.field); v != nil {
@@ -527,7 +530,8 @@ func copyMarks(to, from *jinja.Object) {
 	}
 }
 
-// weightless reports whether a mark on the message m, such as weight 0, excludes it from training.
+// weightless reports whether a field of message m, such as weight 0, excludes the message from
+// training.
 func weightless(m any) bool {
 	o := m.(*jinja.Object)
 	return slices.ContainsFunc(turnMarks, func(mark turnMark) bool {
@@ -642,8 +646,8 @@ func isThought(part any) bool {
 	return slices.Contains(thoughtParts, name)
 }
 
-// contentText returns the text of a message's content, and separately the text of those parts that are thoughts.
-// between is put between the texts of two parts.
+// contentText returns the text of a message's content and, separately, the text of those parts that
+// hold the model's thoughts. It puts between between the texts of two parts.
 func contentText(content any, between string) (text, thought string) {
 	if s, ok := content.(string); ok {
 		return s, ""
@@ -690,8 +694,9 @@ func called(content any, where string) (*jinja.Object, error) {
 	return jinja.NewObject("role", "assistant", "content", "", "tool_calls", calls), nil
 }
 
-// callsOf returns the tool_calls of message m; nil: none. A function_call, OpenAI's older form, is a single call. If
-// the message has both fields, they must say the same call. where locates m in errors.
+// callsOf returns the tool_calls of message m; nil: none. If the message has the field
+// function_call, OpenAI's older form, this is its single call. A message with both fields must give
+// the same call in both. where locates m in errors.
 func callsOf(m *jinja.Object, where string) ([]any, error) {
 	v, _ := m.Get("tool_calls")
 	if text, ok := v.(string); ok {
@@ -736,8 +741,8 @@ func callsIn(list []any, where string) ([]any, error) {
 	return calls, nil
 }
 
-// sameCall reports whether two calls name the same function and the same arguments. Arguments may be an object or
-// JSON text with this object.
+// sameCall reports whether the calls a and b name the same function with the same arguments. The
+// arguments may be an object in one call and JSON text in the other.
 func sameCall(a, b any) bool {
 	var plain [2]any
 	for i, c := range []any{a, b} {

@@ -19,15 +19,16 @@ const small = `{% for m in messages %}{{ m.role[0] }}:{{ m.content }}` +
 	`{% for c in m.tool_calls or [] %}!{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}|{% endfor %}` +
 	`{% if tools %}T{{ tools | length }}{{ tools[0].function.name }}{% endif %}{% if add_generation_prompt %}a:{% endif %}`
 
-// chatSpec reads paths as chats through a template, by the byte vocabulary, not packed.
+// chatSpec returns a Spec that reads paths as chats with this chat template. Its tokenizer has one
+// token per byte, and rows are not packed.
 func chatSpec(t *testing.T, template string, paths ...string) Spec {
 	s := textSpec(t, 4096, paths...)
 	s.Template, s.Packing = write(t, t.TempDir(), "chat.jinja", template), set(false)
 	return s
 }
 
-// masked is a row's text with brackets around what is supervised. The first token of a
-// row is never supervised.
+// masked returns a row's text with brackets around supervised tokens. The first token of a row is
+// never supervised.
 func masked(r Row) string {
 	var b strings.Builder
 	in := false
@@ -55,7 +56,8 @@ func maskedRows(v View) []string {
 	return out
 }
 
-// formatRows are rows that say the same in each of the formats.
+// formatRows holds the same conversations in each of the formats, with the text and mask that they
+// must become.
 var formatRows = []struct {
 	name, format, row, want string
 }{
@@ -82,8 +84,8 @@ var formatRows = []struct {
 	{"ready ids", "", `{"input_ids":[97,98,99],"labels":[-100,98,99]}`, "a[bc]"},
 }
 
-// TestFormats reads each format in each container, compressed in each way, with its format
-// given and recognised, and looks at every token's mask.
+// TestFormats: each format gives the same text and the same mask in every container and
+// compression, whether the configuration names the format or mt recognises it.
 func TestFormats(t *testing.T) {
 	for _, tt := range formatRows {
 		for _, name := range []string{"x.jsonl", "x.json", "array.json", "x.jsonl.gz", "array.json.gz", "x.json.zst", "array.json.zst", "x.jsonl.xz"} {
@@ -108,7 +110,8 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestMasks checks which turns are supervised.
+// TestMasks: the settings and the template decide which turns of a chat are supervised, as the
+// table says.
 func TestMasks(t *testing.T) {
 	row := `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"},{"role":"user","content":"x"},{"role":"assistant","content":"y"},{"role":"user","content":"z"}]}`
 	tests := []struct {
@@ -139,7 +142,8 @@ func TestMasks(t *testing.T) {
 	}
 }
 
-// TestTemplatesByPlace: a template is Jinja itself, a file, or a directory with a tokenizer in any of its forms.
+// TestTemplatesByPlace: a template can be given as Jinja text, as a file, or as a directory that
+// holds a tokenizer with its template.
 func TestTemplatesByPlace(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t, dir, "own.jinja", small)
@@ -167,7 +171,7 @@ func TestTemplatesByPlace(t *testing.T) {
 	}
 }
 
-// withChatML is the byte vocabulary with the two special tokens of chatml added.
+// withChatML returns the byte tokenizer with the two special tokens of the template chatml added.
 func withChatML(t *testing.T) tokenizer.Tokenizer {
 	t.Helper()
 	tok, _, err := tokenizer.Extend(tokenizer.Bytes(), nil, []string{"<|im_start|>", "<|im_end|>"})
@@ -175,8 +179,9 @@ func withChatML(t *testing.T) tokenizer.Tokenizer {
 	return tok
 }
 
-// TestChatMLWithoutItsTokens: without its tokens chatml is an error, since a model would
-// have to learn ends of turns that are spelled in several tokens.
+// TestChatMLWithoutItsTokens: the template chatml is an error if the tokenizer lacks its special
+// tokens. Each end of a turn would be spelled in several ordinary tokens, which a model would have
+// to learn.
 func TestChatMLWithoutItsTokens(t *testing.T) {
 	s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`))
 	s.Template = "chatml"
@@ -186,12 +191,13 @@ func TestChatMLWithoutItsTokens(t *testing.T) {
 		t.Errorf("%v is not of the key template", err)
 	}
 	s.Tokenizer, s.Template = withChatML(t), ""
-	if got := mustOpen(t, s).ChatTemplates()["chat_template.jinja"]; !strings.HasPrefix(got, "{% if tools %}") { // taken where its tokens are
+	if got := mustOpen(t, s).ChatTemplates()["chat_template.jinja"]; !strings.HasPrefix(got, "{% if tools %}") { // without a setting, chatml is used if the tokenizer has its tokens
 		t.Errorf("the template is %q", got)
 	}
 }
 
-// TestWithoutTemplate: prompts with answers need no template; chats without one are an error that tells what to do.
+// TestWithoutTemplate: rows with a prompt and an answer need no chat template. Chats without one
+// are an error that tells what to do.
 func TestWithoutTemplate(t *testing.T) {
 	tests := []struct{ row, template, want string }{
 		{`{"prompt":"p ","completion":"c"}`, "", "p [c$]"},
@@ -236,7 +242,8 @@ func TestWithoutTemplate(t *testing.T) {
 	}
 }
 
-// TestTemplateOfTheModel: the model directory's template is used, and the time it sees never changes.
+// TestTemplateOfTheModel: without a configured template, the model directory's template is used.
+// Its function strftime_now always returns the same time, so the tokens do not depend on the day.
 func TestTemplateOfTheModel(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "chat_template.jinja", `{{ bos_token }}{{ eos_token }}{{ strftime_now("%d %b %Y") }}{{ kind }}{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}{% if add_generation_prompt %}a{% endif %}`)
@@ -249,21 +256,21 @@ func TestTemplateOfTheModel(t *testing.T) {
 	if got := masked(mustOpen(t, s).Row(0)); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	// Tables have objects, and lists of tools, as JSON in a text.
+	// Tables hold objects, and lists of tools, as JSON text in a string.
 	s.Paths = []string{write(t, t.TempDir(), "a.jsonl", `{"tools":"null","chat_template_kwargs":"{\"kind\":\"K\"}","messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`)}
 	if got := masked(mustOpen(t, s).Row(0)); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-// TestMaskHistory: with mask_history only the last answer of a chat is supervised, in every
-// format and in every way that a format has to write it.
+// TestMaskHistory: with mask_history set, only the last answer of a chat is supervised, in every
+// format and in each way that a format can hold a history.
 func TestMaskHistory(t *testing.T) {
 	const (
 		asAlpaca   = `{"instruction":"x","output":"y","history":[["a","b"],["c","d"]]}`
 		asShareGPT = `{"conversations":[{"from":"human","value":"a"},{"from":"gpt","value":"b"},{"from":"human","value":"c"},{"from":"gpt","value":"d"},{"from":"human","value":"x"},{"from":"gpt","value":"y"}]}`
 		asMessages = `{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"},{"role":"assistant","content":"d"},{"role":"user","content":"x"},{"role":"assistant","content":"y"}]}`
-		// Answers inside a prompt are never supervised, those in its completion are.
+		// Answers in the field prompt are never supervised; answers in the field completion are.
 		asPrompt = `{"prompt":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}],"completion":[{"role":"assistant","content":"d"},{"role":"user","content":"x"},{"role":"assistant","content":"y"}]}`
 		asPair   = `{"prompt":"x","completion":"y"}`
 		touching = `{% for m in messages %}{% if m.role == "assistant" %}{% generation %}{{ m.content }}{% endgeneration %}{% generation %}|{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}`
@@ -307,8 +314,8 @@ func TestMaskHistory(t *testing.T) {
 	}
 }
 
-// TestEndOfUnlearnedAnswer: if EOS ends answers without being in the text, it is supervised only after answers that
-// are supervised themselves.
+// TestEndOfUnlearnedAnswer: in templates that end answers with an EOS token outside the text, that
+// EOS is supervised only if the answer before it is.
 func TestEndOfUnlearnedAnswer(t *testing.T) {
 	for _, template := range []string{"fewshot", "breeze", "falcon"} {
 		for weight, want := range map[string]int{"0": 0, "1": 1} {
@@ -329,7 +336,7 @@ func TestEndOfUnlearnedAnswer(t *testing.T) {
 	}
 }
 
-// withBOS is the byte tokenizer with a token that begins a text: byte 1.
+// withBOS is the byte tokenizer, but every text begins with a BOS token: byte 1.
 type withBOS struct{ tokenizer.Tokenizer }
 
 func (withBOS) BOS() (int32, bool)             { return 1, true }
@@ -338,13 +345,13 @@ func (t withBOS) IsSpecial(id int32) bool      { return id == 1 || t.Tokenizer.I
 func (withBOS) ID() string                     { return "with BOS" }
 func (t withBOS) Split(text []byte) int        { return t.Tokenizer.(tokenizer.Splitter).Split(text) }
 
-// withEnd is withBOS with a post-processor that adds EOS as well.
+// withEnd is withBOS, but every text also ends with an EOS token that the tokenizer itself adds.
 type withEnd struct{ withBOS }
 
 func (withEnd) AddSpecial(ids []int32) []int32 { return append(append([]int32{1}, ids...), 0) }
 func (withEnd) ID() string                     { return "with BOS and EOS" }
 
-// endless is the byte tokenizer without a token that ends a text.
+// endless is the byte tokenizer without an EOS token.
 type endless struct{ tokenizer.Tokenizer }
 
 func (endless) EOS() (int32, bool) { return 0, false }
@@ -377,7 +384,8 @@ func TestSpecialTokensOfText(t *testing.T) {
 	}
 }
 
-// TestTextOfOneToken: a text of one token has nothing to predict and is a bad row, unless a token ends it.
+// TestTextOfOneToken: a text of one token is a bad row, since it has no token to predict. If an EOS
+// token follows the text, the row is good.
 func TestTextOfOneToken(t *testing.T) {
 	s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"c\"}\n{\"text\":\"de\"}\n"))
 	s.Packing = set(false)
@@ -407,7 +415,8 @@ func TestPrompt(t *testing.T) {
 	}
 }
 
-// TestSpecialTokensOfLongText: a long text that is read in pieces has one BOS and one EOS.
+// TestSpecialTokensOfLongText: a long text that is read in several chunks has one BOS at its start
+// and one EOS at its end.
 func TestSpecialTokensOfLongText(t *testing.T) {
 	testkit.NotShort(t)
 	text := strings.Repeat("0123456789abcde\n", wholeFile/16+1)
@@ -437,7 +446,8 @@ func TestMissingEOS(t *testing.T) {
 	}
 }
 
-// TestRecordedTokenizers: texts begin with BOS if a recorded tokenizer's post-processor adds one.
+// TestRecordedTokenizers: with each recorded tokenizer.json, texts begin with BOS exactly if the
+// tokenizer's post-processor adds one.
 func TestRecordedTokenizers(t *testing.T) {
 	names := testkit.Must(filepath.Glob("../../shared/fixtures/tokenizers/*/tokenizer.json"))(t)
 	if len(names) == 0 {
@@ -460,8 +470,8 @@ func TestRecordedTokenizers(t *testing.T) {
 	}
 }
 
-// TestOlderCalls reads OpenAI's older form of calls, in which a message has one function_call, as calls
-// of tools.
+// TestOlderCalls: OpenAI's older form of calls, one function_call per message, is read like
+// tool_calls.
 func TestOlderCalls(t *testing.T) {
 	for row, want := range map[string]string{
 		`{"functions":[{"name":"f"}],"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"","function_call":{"name":"f","arguments":"{\"k\":1}"}},{"role":"function","name":"f","content":"r"},{"role":"assistant","content":"g"}]}`: `u:h|a:[!f{"k": 1}|]t:r|a:[g|]T1f`,
@@ -475,7 +485,8 @@ func TestOlderCalls(t *testing.T) {
 	}
 }
 
-// TestBothFormsOfCalls: a function_call beside tool_calls is the same call, or the row is refused.
+// TestBothFormsOfCalls: if a message has both function_call and tool_calls, both must give the same
+// call; otherwise the row is an error.
 func TestBothFormsOfCalls(t *testing.T) {
 	row := func(calls string) string {
 		return `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"","function_call":{"name":"f","arguments":"{\"k\":1}"},"tool_calls":` + calls + `}]}`

@@ -217,7 +217,7 @@ func half(bits uint16) float64 {
 	return sign * (1024 + fraction) / 1024 * float64(int64(1)<<exponent) / (1 << 15)
 }
 
-// Layouts of times in ISO 8601.
+// Layouts of dates and times of day in ISO 8601, for Go's time.Format.
 const (
 	dateLayout  = "2006-01-02"
 	clockLayout = "15:04:05.999999999"
@@ -289,15 +289,15 @@ func appendHalf(dst []byte, column bool, bits uint16) []byte {
 // In Parquet and Arrow, a struct has every field that occurs in any row, and rows without a field hold null. TRL
 // drops these nulls (remove_none_values), and so does unpad.
 
-// padding removes the nulls that stand for absent fields of structs; see unpad.
+// padding removes the nulls that Parquet and Arrow store for absent fields of structs; see unpad.
 type padding struct {
 	tools map[string]any // schema of each tool's parameters, by tool name
 }
 
-// unpad removes, from a row with columns of these types, the nulls that stand for absent fields. Two kinds of null
-// stay. One is in call arguments, if the tool's schema allows null for the parameter. The other is a null field
-// directly in a message: the message's reader knows which fields may be null. cols names the row's columns; nil:
-// unknown.
+// unpad removes the nulls that stand for absent fields from a row whose columns have these types.
+// Two kinds of null stay. The first is in a call's arguments, if the tool's schema allows null for
+// the parameter. The second is a null field directly in a message, since the code that reads
+// messages knows which fields may be null. The row's column names are in cols; nil: unknown.
 func unpad(fields map[string]json.RawMessage, types map[string]*colType, cols *columns) {
 	p := &padding{}
 	toolsField := ""
@@ -377,7 +377,8 @@ func (p *padding) strip(dst, raw []byte, t *colType, schema any, drop bool) []by
 	return append(dst, '}')
 }
 
-// nameIn returns the value of the string field name in the JSON object raw; "": absent.
+// nameIn returns the string in the field "name" of the JSON object raw; "": the object has no such
+// field.
 func nameIn(raw []byte) string {
 	for key, value := range members(raw) {
 		if key == "name" && value[0] == '"' {

@@ -15,7 +15,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// telling is a template that writes each message with the fields that calls and tools have.
+// telling is a chat template that writes each message's text and calls, and then the tools, so that
+// tests see all fields.
 const telling = `{% for m in messages %}{{ m.role[0] }}:{% if m.content is string %}{{ m.content }}{% endif %}` +
 	`{% for c in m.tool_calls or [] %}!{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}|{% endfor %}` +
 	`{% for t in tools or [] %}T{{ t | tojson }}{% endfor %}{% if add_generation_prompt %}a:{% endif %}`
@@ -27,7 +28,7 @@ type (
 	}
 	pqJSONTurn struct {
 		Role    string `parquet:"role"`
-		Content string `parquet:"content"` // JSON by the features alone
+		Content string `parquet:"content"` // JSON only if the metadata of datasets says so
 	}
 	pqJSONList struct {
 		Messages []string `parquet:"messages,list"`
@@ -59,8 +60,8 @@ type (
 	}
 )
 
-// TestJSONColumns reads columns whose text is JSON by the annotation of Parquet, by the features of
-// datasets or by nothing, in which case the text stays one.
+// TestJSONColumns: a text column is read as JSON if Parquet's annotation or the metadata of the
+// library datasets says so. Otherwise its values stay texts.
 func TestJSONColumns(t *testing.T) {
 	features := func(text string) []parquet.WriterOption {
 		return []parquet.WriterOption{parquet.KeyValueMetadata(featuresKey, `{"info":{"features":`+text+`}}`)}
@@ -91,7 +92,8 @@ func TestJSONColumns(t *testing.T) {
 	}
 }
 
-// TestSavedFeatures knows a column of JSON in a folder of save_to_disk by its dataset_info.json alone.
+// TestSavedFeatures: in a folder that save_to_disk wrote, a column is read as JSON if only
+// dataset_info.json says that it is.
 func TestSavedFeatures(t *testing.T) {
 	dir := t.TempDir()
 	c := arrowNamed(t, "save_to_disk")
@@ -102,7 +104,9 @@ func TestSavedFeatures(t *testing.T) {
 	wantError(t, err, "data.arrow: row 1: ", "the column's type is JSON, and its value is h0, which is not")
 }
 
-// TestPaddedArguments drops the nulls of structs, and keeps those that a tool's schema allows.
+// TestPaddedArguments: a struct column of Parquet has all fields in every row, and null where a row
+// lacks the field. Such nulls are dropped from a call's arguments, unless the tool's schema allows
+// null for the parameter.
 func TestPaddedArguments(t *testing.T) {
 	zone, a := "utc", "x"
 	file := func(tools string, args pqArguments) string {
@@ -135,14 +139,15 @@ func TestPaddedArguments(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tt.tools, got, want)
 		}
 	}
-	// In JSONL a null was written by somebody.
+	// JSONL stores no nulls for absent fields, so a null in JSONL was written on purpose and stays.
 	line := `{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":{"zone":null}}}]}]}`
 	if got := maskedRows(mustOpen(t, chatSpec(t, telling, write(t, t.TempDir(), "a.jsonl", line))).All()); got[0] != `u:x|a:[!f{"zone": null}|]` {
 		t.Errorf("JSONL: %s", got)
 	}
 }
 
-// TestPaddedTools drops the nulls of tools that are structs without structs in them.
+// TestPaddedTools: a struct column of Parquet has null where a row lacks a field. Such nulls are
+// dropped from a row's tools, also if the tools are structs without nested structs.
 func TestPaddedTools(t *testing.T) {
 	type tool struct {
 		Name        string  `parquet:"name"`
@@ -159,7 +164,8 @@ func TestPaddedTools(t *testing.T) {
 	}
 }
 
-// TestMapColumns reads maps inside lists and structs as objects, whatever their keys and values are.
+// TestMapColumns: maps inside lists and structs are read as JSON objects, whatever types their keys
+// and values have.
 func TestMapColumns(t *testing.T) {
 	type call struct {
 		Name      string            `parquet:"name"`
@@ -182,7 +188,8 @@ func TestMapColumns(t *testing.T) {
 	}
 }
 
-// TestTypedColumns trains on the text of numbers whose types JSON lacks, and refuses other such types as text.
+// TestTypedColumns: a column of numbers that JSON lacks, such as decimals, can be the text to train
+// on. A column of dates, times or similar types is an error as text.
 func TestTypedColumns(t *testing.T) {
 	typed := string(arrowNamed(t, "typed").File)
 	inParquet := string(arrowNamed(t, "typed in Parquet").File)
@@ -208,7 +215,7 @@ func TestTypedColumns(t *testing.T) {
 	}
 }
 
-// squeeze compresses text in the way that the end of name says.
+// squeeze compresses text as the ending of name says, such as .gz.
 func squeeze(t testing.TB, name, text string) string {
 	t.Helper()
 	var b bytes.Buffer

@@ -170,8 +170,8 @@ func (d *Dataset) warnRows() {
 	}
 }
 
-// valStream selects the random permutation that chooses Eval's rows. The order of rows in epoch e uses stream e, and
-// no epoch has this number. So the choice does not depend on any epoch's order.
+// valStream is the random stream that chooses Eval's rows. The order of rows in epoch e uses stream
+// e, and no epoch has this number, so the choice is independent of every epoch's order.
 const valStream = math.MaxUint64
 
 // split chooses the rows of Eval: ValSize of them at random, from the seed.
@@ -204,7 +204,8 @@ func (d *Dataset) Sampler(rowsPerStep int) *Sampler {
 // problem. Report tells where these documents are.
 func (d *Dataset) Warnings() []string { return slices.Concat(d.warnings, d.problems) }
 
-// Notes returns those Warnings that do not count problems of documents.
+// Notes returns the Warnings that concern the data set as a whole, without the counts of documents
+// with problems.
 func (d *Dataset) Notes() []string { return slices.Clone(d.warnings) }
 
 // Packed reports whether rows are packed.
@@ -249,7 +250,7 @@ func (d *Dataset) ID() string {
 // idVersion is part of ID. It is raised when ID is computed in another way, so that IDs of both ways differ.
 const idVersion = 1
 
-// Close releases the memory.
+// Close unmaps and closes the token cache.
 func (d *Dataset) Close() error { return d.c.close() }
 
 // Train returns the rows that are not in Eval.

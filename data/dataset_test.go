@@ -118,7 +118,8 @@ func TestInputIDs(t *testing.T) {
 	}
 }
 
-// TestWidths: the largest id that each width of tokens holds comes back, with labels and without.
+// TestWidths: tokens are stored in 2 or 4 bytes, depending on the vocabulary's size. The largest id
+// of each vocabulary is read back unchanged, with labels and without.
 func TestWidths(t *testing.T) {
 	for _, vocab := range []int{2, 256, 65535, 65536, math.MaxInt32} {
 		for _, labels := range []string{"", `,"labels":[-100,%d]`} {
@@ -226,7 +227,8 @@ func TestJSONLOddities(t *testing.T) {
 	}
 }
 
-// TestLongText reads a file piece by piece and expects what reading it at once gives.
+// TestLongText: a text file longer than wholeFile is read in chunks, and gives the same tokens as
+// if it were read at once.
 func TestLongText(t *testing.T) {
 	testkit.NotShort(t)
 	r := rand.New(rand.NewPCG(5, 6))
@@ -254,7 +256,7 @@ func numbered(t *testing.T, rows int) string {
 	return write(t, t.TempDir(), "n.jsonl", b.String())
 }
 
-// firsts are the first tokens of each row.
+// firsts returns the first token of each row.
 func firsts(rows int, row func(int) Row) []int32 {
 	out := []int32{}
 	for i := range rows {
@@ -343,8 +345,8 @@ func TestSampler(t *testing.T) {
 	}
 }
 
-// TestResume: a sampler that is made later, on the data set opened again, gives the steps
-// that the first sampler would have given.
+// TestResume: if the data set is opened again, a new sampler gives the same remaining steps as the
+// first sampler.
 func TestResume(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 7 {
@@ -382,7 +384,8 @@ func TestStats(t *testing.T) {
 		Tokens: 28, Supervised: 28 - 6, VocabSize: 256, VocabUsed: 4,
 		Lengths: []Bucket{{2, 3, 1}, {4, 7, 1}, {8, 15, 0}, {16, 31, 1}},
 	}
-	// The rows aaaa$bbb bbbbbbbb bbbbbbbb b$c$ hold six pieces of documents.
+	// The packed rows are aaaa$bbb, bbbbbbbb, bbbbbbbb and b$c$. Row boundaries split the three
+	// documents into six pieces.
 	if got := d.Stats(); !reflect.DeepEqual(got, want) {
 		t.Errorf("stats\n%+v\nwant\n%+v", got, want)
 	}
@@ -398,8 +401,9 @@ func TestBigramLoss(t *testing.T) {
 	eval := mustOpen(t, idsSpec(t, 8, 3, write(t, t.TempDir(), "e.jsonl",
 		`{"input_ids":[0,1,2]}
 {"input_ids":[2,2,0],"labels":[2,2,-100]}`)))
-	// The pairs that are counted: 0→1 twice, 1→0 once, 2→2 once. The pairs that are scored:
-	// 0→1 (2+1)/(2+3), 1→2 (0+1)/(1+3), 2→2 (1+1)/(1+3).
+	// The expected loss by hand, with token pairs a→b. train has 0→1 twice, 1→0 once and 2→2 once.
+	// eval has three pairs, with probabilities 0→1 (2+1)/(2+3), 1→2 (0+1)/(1+3) and 2→2
+	// (1+1)/(1+3).
 	want := -(math.Log(3.0/5) + math.Log(1.0/4) + math.Log(2.0/4)) / 3
 	got, err := BigramLoss(train.All(), eval.All())
 	if err != nil || math.Abs(got-want) > 1e-12 {
@@ -419,13 +423,14 @@ func TestBigramLossOfPackedTextStopsAtDocuments(t *testing.T) {
 	write(t, dir, "b.txt", "ab")
 	d := mustOpen(t, textSpec(t, 100, dir))
 	got, err := BigramLoss(d.All(), d.All())
-	// a→b occurs twice and b→$ twice; $→a would be from one document to the next.
+	// a→b occurs twice and b→$ twice. $→a does not count, since it would cross from one document to
+	// the next.
 	if want := -math.Log(3.0 / 258); err != nil || math.Abs(got-want) > 1e-12 {
 		t.Errorf("loss %v, %v, want %v", got, err, want)
 	}
 }
 
-// lines are n rows of text: prefix0, prefix1, …
+// lines returns n rows of JSONL whose texts are prefix0, prefix1 and so on.
 func lines(prefix string, n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -434,8 +439,8 @@ func lines(prefix string, n int) string {
 	return b.String()
 }
 
-// TestNoMoreIsRead stops reading a data set once enough is read, in every kind of file. The rest of the file may be
-// damaged.
+// TestNoMoreIsRead: once enough rows of a data set are read, reading stops, in every kind of file.
+// Damage in the rest of the file causes no error.
 func TestNoMoreIsRead(t *testing.T) {
 	type row = pqText
 	var rows []row
@@ -471,7 +476,8 @@ func TestNoMoreIsRead(t *testing.T) {
 	}
 }
 
-// TestUpTo says how many rows of a data set's start a part of it needs.
+// TestUpTo: for a split such as train[:10%], upTo returns how many rows at the data set's start
+// must be read.
 func TestUpTo(t *testing.T) {
 	for _, tt := range []struct {
 		split      string
@@ -490,8 +496,8 @@ func TestUpTo(t *testing.T) {
 	}
 }
 
-// TestEnoughOfSeveral reads only as much as needed of several data sets, with several files and bad rows, and takes
-// the same rows as from all of them.
+// TestEnoughOfSeveral: with several data sets of several files and some bad rows, only as much is
+// read as the settings need. The rows taken are the same as if everything were read.
 func TestEnoughOfSeveral(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 3 {
@@ -525,7 +531,8 @@ func TestEnoughOfSeveral(t *testing.T) {
 	}
 }
 
-// TestCacheOfAPart is used again as long as what was read is the same.
+// TestCacheOfAPart: a cache made from the first part of a file is used again as long as that part
+// of the file is unchanged.
 func TestCacheOfAPart(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.jsonl", lines("x", 20000))
@@ -548,10 +555,11 @@ func TestCacheOfAPart(t *testing.T) {
 	}
 }
 
-// TestPartIsResumed goes on with the reading of a part that was stopped, and comes to the same rows.
+// TestPartIsResumed: if the reading of a data set's first part is stopped, the next run continues
+// and reaches the same rows.
 func TestPartIsResumed(t *testing.T) {
 	name := write(t, t.TempDir(), "a.jsonl", lines("some text in row ", 3000))
-	if err := os.Chtimes(name, time.Time{}, time.Now().Add(-time.Hour)); err != nil { // a young file is read from its start
+	if err := os.Chtimes(name, time.Time{}, time.Now().Add(-time.Hour)); err != nil { // a file that changed just now would be read again from its start
 		t.Fatal(err)
 	}
 	s := textSpec(t, 64, name)

@@ -62,8 +62,9 @@ func (d *Dialogue) prompt(c *Conversation) ([]int32, error) {
 	return d.e.tok.Encode(nil, []byte(out.Text))
 }
 
-// askByLayout returns the token ids of a conversation up to the start of the answer. The layout l, a chat format made
-// of text pieces, writes the conversation.
+// askByLayout returns the token ids of a conversation up to the start of the answer. The
+// conversation is written in the layout l, a chat format made of text pieces instead of a Jinja
+// template.
 func (e *encoder) askByLayout(l *layout, v *conversation) ([]int32, error) {
 	if v.tools != nil {
 		return nil, l.noTools()
@@ -214,7 +215,7 @@ func ReadConversations(r io.Reader, name string) ([]*Conversation, error) {
 	}
 }
 
-// oneRow is a rowReader of a single row.
+// oneRow is a rowReader that returns a single row, for input of one JSON value.
 type oneRow struct{ row []byte }
 
 func (o *oneRow) next(dst []byte) ([]byte, int64, error) {

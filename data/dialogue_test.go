@@ -10,7 +10,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestReadConversations reads messages, one chat and several chats, in JSON and JSONL.
+// TestReadConversations: ReadConversations accepts single messages, one chat and several chats, as
+// JSON and as JSONL.
 func TestReadConversations(t *testing.T) {
 	const (
 		one = `{"role": "user", "content": "h<é>"}`
@@ -73,7 +74,8 @@ func TestReadConversations(t *testing.T) {
 	}
 }
 
-// TestConversation: turns can be added, cut off and put first, and a clone shares none of them.
+// TestConversation: turns can be added, cut off at the end and put first. A clone is independent of
+// the original.
 func TestConversation(t *testing.T) {
 	c := &Conversation{}
 	if c.LastRole() != "" || c.Turns() != 0 {
@@ -103,7 +105,7 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// dialogue is a Dialogue of s, which has a template's text or name.
+// dialogue returns a Dialogue for s, whose field Template gives the chat template.
 func dialogue(t *testing.T, s Spec) *Dialogue {
 	t.Helper()
 	if s.Tokenizer == nil {
@@ -116,8 +118,8 @@ func dialogue(t *testing.T, s Spec) *Dialogue {
 	return d
 }
 
-// TestPromptsAreWhatWasLearned: the prompt of a conversation is, token by token, what stood
-// before its answer in training.
+// TestPromptsAreWhatWasLearned: the prompt that Dialogue makes of a conversation equals, token by
+// token, the tokens before its answer in a training row.
 func TestPromptsAreWhatWasLearned(t *testing.T) {
 	rows := []string{
 		chat("user", "h", "assistant", "g", "user", "é", "assistant", "y"),
@@ -157,7 +159,8 @@ func TestPromptsAreWhatWasLearned(t *testing.T) {
 	}
 }
 
-// TestPromptTakesVariables: the template variables of the Spec reach the template.
+// TestPromptTakesVariables: Spec.TemplateVars reach the template when Dialogue writes a prompt. A
+// variable that the template does not read is reported in Notes.
 func TestPromptTakesVariables(t *testing.T) {
 	s := Spec{Template: write(t, t.TempDir(), "chat.jinja", "{{ level }}{{ messages[-1].content + '' }}{% if add_generation_prompt %}:{% endif %}"), TemplateVars: map[string]any{"level": int64(3), "nope": true}}
 	d := dialogue(t, s)

@@ -9,8 +9,8 @@ import (
 	"mt/data/tokenizer"
 )
 
-// fatalRow is the error of a row that every other row would meet too, such as a missing tokenizer. skip_bad_rows does
-// not skip it.
+// fatalRow is the error of a row that every other row would meet too, such as a missing tokenizer.
+// So skip_bad_rows does not skip the row; reading ends.
 type fatalRow struct{ err error }
 
 func (e *fatalRow) Error() string { return e.err.Error() }
@@ -29,8 +29,9 @@ type encoder struct {
 	muted     []jinja.Span // ranges of ids that a layout wrote for turns excluded from training (weight 0)
 	paused    []int        // positions in ids where the assistant's turn pauses for other messages
 	around    special
-	// tmpl is the chat template for the current row, one of templates; nil: the row needs none. templates are
-	// copies of the form's templates, by name. Each copy has a Stop function that belongs to this encoder.
+	// tmpl is the chat template for the current row, taken from templates; nil: the row needs none.
+	// The map templates has this encoder's own copies of the chat templates, by name, since a
+	// copy's Stop function belongs to one encoder.
 	tmpl      *jinja.Template
 	templates map[string]*jinja.Template
 	ends      map[*jinja.Template]*answerEnds      // end of answers of each template, found on demand
@@ -136,8 +137,9 @@ func (s *Spec) needTokenizer(where string) error {
 	return fmt.Errorf("%s: text needs a tokenizer, and there is none; give input_ids (JSONL) instead", where)
 }
 
-// encode turns the records (rows or pieces of a text) of a chunk into tokens. It stops after a row whose error ends
-// the reading. It also stops when nobody wants the tokens any more; c.err is then ErrStopped.
+// encode turns the records of a chunk (rows, or parts of a text) into tokens. It stops after a row
+// whose error ends the reading. It also stops if the builder no longer needs the chunk; c.err is
+// then ErrStopped.
 func (e *encoder) encode(c *chunk) {
 	for _, r := range c.recs {
 		if e.abandoned() {
@@ -165,8 +167,8 @@ func (e *encoder) encode(c *chunk) {
 	c.buf = nil
 }
 
-// divided splits d, a row of token ids with several documents, into one encoded for each document. ends has the end
-// of each document, in tokens from the start of the row.
+// divided splits d, an encoded row of token ids, into its documents. The list ends has the end of
+// each document, in tokens from the start of the row.
 func divided(d encoded, ends []int) []encoded {
 	out := make([]encoded, len(ends))
 	from := 0
@@ -184,8 +186,8 @@ func divided(d encoded, ends []int) []encoded {
 	return out
 }
 
-// record turns the record r of chunk c into tokens, and appends them to the chunk. It describes them, or the row's
-// error, in d.
+// record turns the record r of chunk c into tokens and appends them to the chunk. It sets d to the
+// tokens' range and kind, or to the row's error.
 func (e *encoder) record(c *chunk, r record, d *encoded) {
 	raw := c.buf[r.from:r.to]
 	var err error
@@ -239,8 +241,8 @@ func (e *encoder) listsOf(set int) func(string, []byte) bool {
 	return e.lists
 }
 
-// file sets e.ids to the tokens of record r, whose text is given. The record is a file that is one document, or a
-// piece of such a file.
+// file sets e.ids to the tokens of text. The record r is a whole file that is one document, or a
+// part of such a file.
 func (e *encoder) file(c *chunk, r record, text []byte) error {
 	if err := e.spec.needTokenizer(c.src.path); err != nil {
 		return &fatalRow{err}
@@ -412,8 +414,8 @@ const flagSameRow uint64 = 1 << 15
 // resumes. Flags added since the ID was defined stay out, so that the IDs of old checkpoints remain valid.
 const idFlags = flagOpenEnd | flagDoubledBOS
 
-// piece appends to e.ids the tokens of text and an EOS, and to e.labs their labels. With sup set, EOS and the tokens
-// that start at byte offset from of text, or later, are supervised.
+// piece appends the tokens of text and an EOS to e.ids, and their labels to e.labs. If sup is true,
+// the EOS and all tokens that start at byte offset from or later are supervised.
 func (e *encoder) piece(text string, from int, sup bool) (err error) {
 	first := len(e.ids)
 	if e.ids, e.starts, err = e.tok.EncodeSpans(e.ids, e.starts[:0], []byte(text)); err != nil {

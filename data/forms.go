@@ -23,7 +23,7 @@ const (
 	fmtPairs    format = "pairs"
 )
 
-// form is a format together with the names that the columns of one file's rows have.
+// form is a format together with the column names that the rows of one file use.
 type form struct {
 	format format
 	field  string // field that identified the format
@@ -33,7 +33,8 @@ type form struct {
 	loose bool
 }
 
-// kind returns the kind of document that a row of this format becomes.
+// kind returns the kind of the document that a row of this format becomes: text, ids, chat or
+// pairs.
 func (f format) kind() kind {
 	switch f {
 	case fmtText:
@@ -106,9 +107,9 @@ func anyRoles() map[string]string {
 	return roles
 }
 
-// lists returns a function for data set number set. It reports whether a value of a table (CSV or TSV) is a JSON list
-// rather than text. Columns of prompts and answers may hold either; there a list counts only if it looks like
-// messages.
+// lists returns a function for data set number set. The function reports whether a value of a CSV
+// or TSV column is a JSON list rather than text. A column of prompts or answers may hold text or a
+// list; a list counts there only if it looks like messages.
 func (s *Spec) lists(set int) func(name string, value []byte) bool {
 	known := append(slices.Clone(idLists), "input_ids", olderTools, s.Columns.Messages)
 	for _, m := range marks {
@@ -134,8 +135,9 @@ func (s *Spec) lists(set int) func(name string, value []byte) bool {
 	}
 }
 
-// answers returns a function for data set number set. It reports whether a column holds answers, by its usual or its
-// configured name. CSV has no null, so an empty answer there is a missing answer.
+// answers returns a function for data set number set. The function reports whether a column holds
+// answers, by its usual or its configured name. CSV has no null, so an empty value in such a column
+// is a missing answer.
 func (s *Spec) answers(set int) func(name string) bool {
 	known := append(slices.Clone(responses), columnsOf(fmtAlpaca).Response, chosenField, rejectedField, s.Columns.Response)
 	if set < len(s.sets) {
@@ -248,8 +250,8 @@ func (s *Spec) formIn(set int) (form, bool) {
 	return form{}, false
 }
 
-// agree returns the form of a row. It fails if the row's format differs from f's, which the first row of the file
-// had.
+// agree returns the form of a row. It fails if the row's format differs from f's format, which the
+// first row of the file had.
 func (f form) agree(s *Spec, set int, fields map[string]json.RawMessage) (form, error) {
 	g, err := s.formOf(set, fields)
 	if err == nil && g.format != f.format {
@@ -329,7 +331,8 @@ func (s *Spec) checkColumns() error {
 	return nil
 }
 
-// rename replaces the usual names in cols, the columns of format f, by the names that c gives.
+// rename returns cols, the columns of format f, with the names that the user configured in c in
+// place of the usual ones.
 func (c Columns) rename(cols *columns, f format) *columns {
 	switch f {
 	case fmtAlpaca, fmtPrompt:

@@ -10,8 +10,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// fuzzOpen opens a file with any content as a data set, and looks at every row that comes
-// out.
+// fuzzOpen opens a file with any content as a data set and reads every row. Errors are fine;
+// panics, and rows that break the package's promises, are not.
 func fuzzOpen(t *testing.T, name string, content []byte) {
 	if len(content) > 1<<16 {
 		return
@@ -21,7 +21,7 @@ func fuzzOpen(t *testing.T, name string, content []byte) {
 	testkit.NoError(t, os.WriteFile(path, content, 0o644))
 	times := 2
 	if bytes.Contains(content, []byte(chosenField)) {
-		times = 4 // as pairs too
+		times = 4 // also read the file as pairs
 	}
 	for i := range times {
 		skip := i%2 == 1
@@ -53,7 +53,7 @@ func fuzzOpen(t *testing.T, name string, content []byte) {
 	}
 }
 
-// FuzzJSONL reads lines with any content.
+// FuzzJSONL: a JSONL file of any content gives rows or an error, never a panic.
 func FuzzJSONL(f *testing.F) {
 	for _, tt := range formatRows {
 		f.Add([]byte(tt.row + "\n" + tt.row))
@@ -68,7 +68,8 @@ func FuzzJSONL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) { fuzzOpen(t, "a.jsonl", content) })
 }
 
-// FuzzJSON reads arrays of any content and checks that rows are cut like encoding/json does.
+// FuzzJSON: a JSON array of any content gives rows or an error, and its elements end where
+// encoding/json says they end.
 func FuzzJSON(f *testing.F) {
 	for _, tt := range formatRows {
 		f.Add([]byte("[" + tt.row + " ,\n" + tt.row + "]"))
@@ -85,8 +86,8 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// FuzzParquet reads Parquet files with any content: a panic of the library becomes an error,
-// and what a header merely claims takes neither memory nor time.
+// FuzzParquet: a Parquet file of any content gives rows or an error. The library's panics become
+// errors. Sizes that a header claims cost neither memory nor time.
 func FuzzParquet(f *testing.F) {
 	f.Add([]byte(parquetOf(f, pqText{"abc"}, pqText{"def"}, pqText{"ghi"})))
 	f.Add([]byte(parquetOf(f, pqTextNull{1, ptr("ab")}, pqTextNull{2, nil})))

@@ -13,7 +13,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// write makes a file below dir, and the directories that it is in.
+// write writes a file below dir, makes the directories it needs, and returns its path.
 func write(t *testing.T, dir, name, content string) string {
 	t.Helper()
 	name = filepath.Join(dir, name)
@@ -22,12 +22,13 @@ func write(t *testing.T, dir, name, content string) string {
 	return name
 }
 
-// textSpec reads paths by the byte vocabulary, with a token cache of the test's own.
+// textSpec returns a Spec that reads paths with the byte tokenizer and keeps its token cache in a
+// temporary folder.
 func textSpec(t *testing.T, maxSeqLen int, paths ...string) Spec {
 	return Spec{Paths: paths, Tokenizer: tokenizer.Bytes(), MaxSeqLen: maxSeqLen, CacheDir: t.TempDir()}
 }
 
-// idsSpec reads paths as input_ids, all below vocab.
+// idsSpec returns a Spec that reads paths as rows of input_ids, all below vocab.
 func idsSpec(t *testing.T, maxSeqLen, vocab int, paths ...string) Spec {
 	return Spec{Paths: paths, VocabSize: vocab, MaxSeqLen: maxSeqLen, CacheDir: t.TempDir()}
 }
@@ -39,8 +40,9 @@ func mustOpen(t *testing.T, s Spec) *Dataset {
 	return d
 }
 
-// reopen opens a data set and reports whether an existing token cache was used. It holds existing caches open
-// meanwhile, so that no new file can get the identity of one.
+// reopen opens a data set and reports whether an existing token cache was used. It keeps the
+// existing caches open meanwhile: no new file can then get the inode of an old one and be taken for
+// it.
 func reopen(t *testing.T, s Spec) (d *Dataset, cached bool) {
 	t.Helper()
 	names := testkit.Must(filepath.Glob(filepath.Join(s.CacheDir, "*.tokens")))(t)
@@ -56,7 +58,7 @@ func reopen(t *testing.T, s Spec) (d *Dataset, cached bool) {
 	return d, slices.ContainsFunc(before, func(b os.FileInfo) bool { return os.SameFile(b, now) })
 }
 
-// texts are the rows as strings, with "$" for the token that ends a document.
+// texts returns the rows as strings, with "$" for the token that ends a document.
 func texts(v View) []string {
 	out := []string{}
 	for i := range v.Rows() {
@@ -96,11 +98,11 @@ func equalRows(a, b []Row) bool {
 	})
 }
 
-// set is a value for Spec.Packing.
+// set returns a pointer to b, for Spec.Packing.
 func set(b bool) *bool { return &b }
 
-// TestFixtures reads the rows of recorded training runs and expects them unchanged, in
-// file order, and as many rows a step as were recorded.
+// TestFixtures: mt reads the rows of recorded training runs unchanged and in file order, and takes
+// as many rows per step as were recorded.
 func TestFixtures(t *testing.T) {
 	for _, dir := range testkit.Recordings(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {

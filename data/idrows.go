@@ -65,8 +65,8 @@ func (r *jsonRow) parseIDs(fields map[string]json.RawMessage, vocab int) (err er
 	return r.checkLabels(vocab)
 }
 
-// beside applies the other lists of a row to its ids: it masks labels, removes padding and divides documents. If
-// padding was removed, why says so; it becomes part of the error if too few ids are left.
+// beside applies the other lists of a row to its ids: it masks labels, removes padding and divides
+// documents. If it removed padding, why says so, for the error message if too few ids are left.
 func (r *jsonRow) beside(fields map[string]json.RawMessage) (why string, err error) {
 	for _, name := range ambiguous {
 		if given(fields[name]) != nil {
@@ -151,7 +151,8 @@ func parseMarks(dst []int32, field string, raw []byte) ([]int32, error) {
 	return dst, nil
 }
 
-// mask sets the labels of those tokens to IgnoreIndex for which the row's list called name has 0.
+// mask sets the label of each token to IgnoreIndex for which the row's list called name, such as
+// loss_mask, has 0.
 func (r *jsonRow) mask(name string, fields map[string]json.RawMessage) error {
 	marks, err := r.perToken(name, fields)
 	if err != nil || marks == nil {

@@ -9,8 +9,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestRowsOfIDsSayWhatIsLearned reads rows of ids with lists beside the ids. Expected results show the remaining
-// ids, with brackets around supervised ones and a bar between documents.
+// TestRowsOfIDsSayWhatIsLearned: lists beside input_ids decide which tokens are supervised, padding
+// or a new document. An expected result shows the remaining ids, with brackets around supervised
+// ones and a bar between documents.
 func TestRowsOfIDsSayWhatIsLearned(t *testing.T) {
 	cases := []struct{ row, want string }{
 		{`"assistant_masks":[0,0,1,1,0]`, "ab[cd]e"},
@@ -46,7 +47,8 @@ func TestRowsOfIDsSayWhatIsLearned(t *testing.T) {
 	}
 }
 
-// byDocument is masked of each document of a row.
+// byDocument returns the row's text, each document written as masked writes it, with a bar between
+// documents.
 func byDocument(r Row) (out string) {
 	docs, from := r.Docs, int32(0)
 	if docs == nil {
@@ -66,7 +68,8 @@ func byDocument(r Row) (out string) {
 	return out
 }
 
-// TestRowsOfIDsErrors checks the errors for lists that mt cannot follow.
+// TestRowsOfIDsErrors: lists beside input_ids that contradict the ids or have unknown values are
+// errors that name the list.
 func TestRowsOfIDsErrors(t *testing.T) {
 	for row, want := range map[string]string{
 		`"assistant_masks":[0,0,0,0,0]`:                          "no token is supervised: assistant_masks leaves none",
@@ -91,8 +94,8 @@ func TestRowsOfIDsErrors(t *testing.T) {
 	}
 }
 
-// TestDocumentsOfOneRow keeps documents of a row of ids in one row, whatever else is read and mixed. A row that is
-// too long is split between its documents.
+// TestDocumentsOfOneRow: documents that came in one row of input_ids stay together in one training
+// row, whatever else is mixed. A row that is too long is split between its documents.
 func TestDocumentsOfOneRow(t *testing.T) {
 	name := write(t, t.TempDir(), "a.jsonl", `{"input_ids":[97,98]}
 {"input_ids":[97,98,99,100,101,102],"position_ids":[0,1,0,1,0,1]}

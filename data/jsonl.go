@@ -248,9 +248,10 @@ func hex4(s []byte) rune {
 	return rune(v)
 }
 
-// rowFields returns the fields of a row by name. CSV and TSV files, and string columns of other formats, hold a list as
-// a string of JSON text. If the field may be a list, the list replaces the string. The function lists decides this from
-// the field's name and the list (see Spec.lists).
+// rowFields returns the fields of a row by name. CSV and TSV files, and string columns of other
+// formats, hold a list as a string of JSON text. If the field may be a list, rowFields replaces the
+// string by the list. The function lists decides this from the field's name and the list (see
+// Spec.lists).
 func rowFields(row []byte, lists func(name string, value []byte) bool) (map[string]json.RawMessage, error) {
 	fields, err := fieldsOf(row)
 	if err != nil {
@@ -264,9 +265,9 @@ func rowFields(row []byte, lists func(name string, value []byte) bool) (map[stri
 	return fields, nil
 }
 
-// listIn returns the list that raw holds in another form: a JSON string with the list as JSON text, or a list of such
-// strings, one per element. Other values give nil. A string with half of a surrogate pair gives nil too; the code
-// that reads the field reports the error.
+// listIn returns the list that raw holds in another form: a string with the whole list as JSON
+// text, or a list of strings with one element each. For other values it returns nil. A string with
+// half of a surrogate pair gives nil too; the code that reads the field reports the error.
 func listIn(raw json.RawMessage) json.RawMessage {
 	if raw[0] == '"' {
 		inside := bytes.TrimLeft(raw[1:], " ")
@@ -344,8 +345,9 @@ func pythonNumber(text []byte, i int) int {
 	return 0
 }
 
-// newJSONRows returns a reader for a file of JSON. If the file begins with a bracket, it is one array of rows;
-// otherwise each line is a row. unit is set to what errors count in, line or row.
+// newJSONRows returns a reader for a file of JSON. If the file begins with a bracket, it is one
+// array of rows; otherwise each line is a row. The string unit becomes the word for a row in
+// errors: line or row.
 func newJSONRows(r io.Reader, unit *string) rowReader {
 	b := bufio.NewReaderSize(r, 256<<10)
 	start, _ := b.Peek(4) // a read error recurs at the first row

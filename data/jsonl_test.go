@@ -105,8 +105,8 @@ func TestParseRowErrors(t *testing.T) {
 	}
 }
 
-// FuzzParseRow: an accepted row has the meaning that encoding/json gives it, and the properties the package relies
-// on.
+// FuzzParseRow: if a row is accepted, its fields have the values that encoding/json reads, and its
+// ids and labels are valid.
 func FuzzParseRow(f *testing.F) {
 	for _, s := range []string{
 		`{"text": "a\u00e9\ud83d\ude42\ud83d"}`, `{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}`,
@@ -193,8 +193,8 @@ func TestArrayRows(t *testing.T) {
 	}
 }
 
-// TestListsInTexts reads lists that a row has as texts in JSON, as people keep them where columns have
-// fixed types.
+// TestListsInTexts: a list that a row holds as JSON text in a string is read as that list. Files
+// whose columns have fixed types hold lists in this way.
 func TestListsInTexts(t *testing.T) {
 	for row, want := range map[string]string{
 		`{"messages":"[{\"role\":\"user\",\"content\":\"h\"},{\"role\":\"assistant\",\"content\":\"g\"}]"}`:                                                               "u:h|a:[g|]",
@@ -224,7 +224,8 @@ func TestListsInTexts(t *testing.T) {
 	}
 }
 
-// TestNaN reads rows with the numbers that Python's json writes and JSON does not have.
+// TestNaN: rows with NaN or Infinity, which Python's json module writes and JSON does not have, are
+// read.
 func TestNaN(t *testing.T) {
 	for row, want := range map[string]string{
 		`{"text":"NaN","score":NaN}`:                        "NaN$",
@@ -246,7 +247,8 @@ func TestNaN(t *testing.T) {
 	}
 }
 
-// TestTrueCauses: errors name the cause instead of its consequences.
+// TestTrueCauses: an error names the cause of a fault, such as a null field or a truncated line,
+// instead of its consequence.
 func TestTrueCauses(t *testing.T) {
 	for _, tt := range []struct{ name, content, want string }{
 		{"a.jsonl", `{"prompt":"a","completion":null}`, "a.jsonl:1: completion is null; remove the row"},
@@ -261,7 +263,7 @@ func TestTrueCauses(t *testing.T) {
 		_, err := Open(textSpec(t, 64, write(t, t.TempDir(), tt.name, tt.content)))
 		wantError(t, err, tt.want)
 	}
-	// With skip_bad_rows, rows after a truncated one are read.
+	// With skip_bad_rows, the rows after a truncated row are still read.
 	s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", "{\"text\": \"a\n{\"text\":\"b\"}\n"))
 	s.SkipBadRows = true
 	if got := texts(mustOpen(t, s).All()); got[0] != "b$" {
@@ -279,7 +281,8 @@ func TestTrueCauses(t *testing.T) {
 	}
 }
 
-// TestLongWindow: a zstd file with too large a window is an error that tells what to do.
+// TestLongWindow: a zstd file whose window is larger than mt allows is an error that tells how to
+// compress it again.
 func TestLongWindow(t *testing.T) {
 	row := `{"text":"a"}`
 	for _, log := range []uint{28, 30, 31} { // source of the layout: RFC 8878, 3.1.1
@@ -290,7 +293,8 @@ func TestLongWindow(t *testing.T) {
 	}
 }
 
-// TestAddresses: a URL is no path, and "~" is the home folder.
+// TestAddresses: a URL as a path is an error that names a download tool, and "~" is the home
+// folder.
 func TestAddresses(t *testing.T) {
 	for path, want := range map[string]string{
 		"https://example.org/a.jsonl": "curl -LO", "s3://bucket/a.parquet": "the tool for s3://", "hf://datasets/org/name": "hf download",
@@ -374,8 +378,8 @@ func talk(field, role, content string, turns []string) string {
 func chat(turns ...string) string  { return talk("messages", "role", "content", turns) }
 func share(turns ...string) string { return talk("conversations", "from", "value", turns) }
 
-// TestBadRows: in every container a bad row is an error that names file, row, field and value, or is counted with
-// skip_bad_rows.
+// TestBadRows: in every container a bad row is an error that names the file, row, field and value.
+// With skip_bad_rows the row is counted instead.
 func TestBadRows(t *testing.T) {
 	for _, tt := range badRowTable {
 		for _, name := range []string{"a.jsonl", "a.json.gz", "b.json.zst"} {
@@ -409,7 +413,7 @@ func TestBadRows(t *testing.T) {
 	}
 }
 
-// TestBadFiles: faults that make a whole file unreadable, which skip_bad_rows does not help.
+// TestBadFiles: a fault that makes a whole file unreadable is an error even with skip_bad_rows.
 func TestBadFiles(t *testing.T) {
 	row := `{"text":"ab"}`
 	tests := []struct {
@@ -435,7 +439,7 @@ func TestBadFiles(t *testing.T) {
 	for _, tt := range tests {
 		dir := t.TempDir()
 		s := chatSpec(t, small, write(t, dir, tt.file, tt.content))
-		s.SkipBadRows = true // does not help
+		s.SkipBadRows = true // has no effect on these errors
 		if tt.want == nil {
 			s.Paths = []string{write(t, dir, "a.jsonl", row), write(t, dir, "c.jsonl", chat("user", "h", "assistant", "g"))}
 			tt.want = []string{"c.jsonl:1: this is chat, and what came before is text", "of one kind"}

@@ -21,15 +21,15 @@ func (d *Dataset) setSpans() [][2]int64 {
 	return spans
 }
 
-// Streams of random numbers; different streams are independent of each other and of the order of rows. Permutations
-// that sample documents use the streams from sampleStream on, a stream for each data set and repetition. The numbers
-// that choose the next data set use mixStream.
+// First streams of random numbers. Streams are independent of each other and of the order of rows.
+// From sampleStream on, there is a stream for each data set and repetition, with which sample
+// chooses documents. With mixStream, interleave draws the next data set.
 const (
 	sampleStream = uint64(1) << 62
 	mixStream    = uint64(3) << 61
 )
 
-// mostMixed is the largest number of documents in a mix; see checkLength.
+// mostMixed is the largest number of documents that interleaving may make; checkLength enforces it.
 const mostMixed = 1 << 32
 
 // newMix returns the order in which the documents of all data sets come, with samples and interleaving applied.
@@ -60,9 +60,9 @@ func (d *Dataset) newMix() (mix, error) {
 	return d.interleave(parts)
 }
 
-// sample returns the documents of data set i to use, in file order. Its documents have the numbers [from, to), and
-// its setting Samples says how many to use; 0: all. If Samples exceeds their number, each comes once before any comes
-// twice.
+// sample returns the documents of data set i to use, in file order. The data set's documents have
+// the numbers [from, to) in the cache. Its setting Samples says how many to use; 0: all. If Samples
+// exceeds their number, each document comes once before any comes twice.
 func (d *Dataset) sample(i int, from, to int64) []int64 {
 	want := d.spec.sets[i].Samples
 	if want == 0 || from == to {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// sets writes data sets with the given numbers of rows: row k of set i is [i, k].
+// sets writes one data set for each number in rows, with that many rows. Row k of data set i has
+// the ids [i, k].
 func sets(t *testing.T, rows ...int) Spec {
 	dir := t.TempDir()
 	var paths []string
@@ -23,7 +24,7 @@ func sets(t *testing.T, rows ...int) Spec {
 	return idsSpec(t, 8, 1<<20, paths...)
 }
 
-// mixed names the rows in order, each as "set.row".
+// mixed returns the rows in order, each written as "set.row".
 func mixed(d *Dataset) []string {
 	out := []string{}
 	for i := range d.Rows() {
@@ -53,8 +54,9 @@ func TestMixInTurn(t *testing.T) {
 	}
 }
 
-// TestMixByShares: data sets are drawn by their shares, each in its own order, until the first or the last has
-// ended. The seed decides the sequence.
+// TestMixByShares: documents are drawn from the data sets with the probabilities interleave_probs,
+// each data set in its own order, until the first or the last has ended. The seed decides the
+// sequence.
 func TestMixByShares(t *testing.T) {
 	s := sets(t, 150, 1000)
 	s.MixStrategy, s.InterleaveProbs, s.Seed = "interleave_under", []float64{0.25, 0.75}, 5
@@ -71,7 +73,8 @@ func TestMixByShares(t *testing.T) {
 	if next[0] != 150 && next[1] != 1000 || got[len(got)-1] != "0.149" && got[len(got)-1] != "1.999" {
 		t.Errorf("it ends after %v rows, with %s", next, got[len(got)-1])
 	}
-	// Five standard deviations of the share, which is binomial.
+	// The number of rows from the first set is binomial with probability 0.25. The bound is five
+	// standard deviations.
 	share, n := float64(next[0])/float64(len(got)), float64(len(got))
 	if bound := 5 * math.Sqrt(0.25*0.75/n); math.Abs(share-0.25) > bound {
 		t.Errorf("the first set's share is %.3f, want 0.25 ± %.3f", share, bound)
@@ -126,7 +129,7 @@ func TestMaxSamples(t *testing.T) {
 	}
 }
 
-// TestMixOfText: texts that are interleaved are packed in the order of the mix.
+// TestMixOfText: texts of interleaved data sets are packed in the order of the mix.
 func TestMixOfText(t *testing.T) {
 	dir := t.TempDir()
 	a := write(t, dir, "a.jsonl", "{\"text\":\"aaa\"}\n{\"text\":\"bb\"}")

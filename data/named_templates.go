@@ -23,7 +23,8 @@ type layout struct {
 	user   []string // user turn, up to the start of the answer; nil: only its text
 	answer []string // answer; nil: its text, and EOS unless efficient
 	base   string   // default system text
-	// ends are the tokens that end an answer. With replaces, ends[0] takes the place of the tokenizer's EOS.
+	// ends are the tokens that end an answer. If replaces is set, ends[0] is used in place of the
+	// tokenizer's EOS.
 	ends     []string
 	replaces bool
 	// efficient layouts write no EOS in answers; only the row ends with EOS. After every earlier answer EOS is

@@ -15,8 +15,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestLayouts: how a few layouts write a conversation, with what is supervised in brackets. The
-// tokenizer has bytes, with \x00 for EOS and \x01 for BOS.
+// TestLayouts: the built-in layouts, which copy chat templates of LLaMA-Factory, write a
+// conversation as that program does. Brackets show the supervised tokens. In the tokenizer every
+// byte is a token, with \x00 for EOS and \x01 for BOS.
 func TestLayouts(t *testing.T) {
 	const chats = `{"messages":[{"role":"system","content":"s"},{"role":"user","content":"h"},{"role":"assistant","content":"g"},{"role":"user","content":"x"},{"role":"assistant","content":"<think>\nw\n</think>\n\n\ny"}]}`
 	for _, tt := range []struct {
@@ -44,7 +45,7 @@ func TestLayouts(t *testing.T) {
 		}
 		testkit.NoError(t, err)
 		got := masked(d.All().Row(0))
-		if tt.template == "fewshot" { // EOS is what is to be said behind the first answer, and ends the row
+		if tt.template == "fewshot" { // EOS stands only at the row's end, but is also the label after the first answer
 			r := d.All().Row(0)
 			if got := rowText(r); got != "shg\n\nx<think>\nw\n</think>\n\n\ny\n\n$" {
 				t.Errorf("fewshot: %q", got)
@@ -74,8 +75,8 @@ func TestLayouts(t *testing.T) {
 	wantError(t, err, "train_on_prompt: in template fewshot no token ends an answer")
 }
 
-// TestLayoutsEndWithTheirOwn: a layout with an EOS of its own uses it in its pieces. Different layouts have
-// different caches.
+// TestLayoutsEndWithTheirOwn: a layout that replaces EOS by a token of its own writes that token.
+// Different layouts have different caches.
 func TestLayoutsEndWithTheirOwn(t *testing.T) {
 	name := write(t, t.TempDir(), "a.jsonl", `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`)
 	s := textSpec(t, 4096, name)
@@ -94,7 +95,8 @@ func TestLayoutsEndWithTheirOwn(t *testing.T) {
 	}
 }
 
-// TestStanfordAlpaca asks in Alpaca's words, with an input and without.
+// TestStanfordAlpaca: the template stanford_alpaca writes Alpaca's two prompts, for rows with an
+// input and for rows without.
 func TestStanfordAlpaca(t *testing.T) {
 	const with = "Below is an instruction that describes a task, paired with an input that provides further context. Write a response that appropriately completes the request.\n\n### Instruction:\n"
 	const without = "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n### Instruction:\n"
@@ -115,7 +117,8 @@ func TestStanfordAlpaca(t *testing.T) {
 	}
 }
 
-// TestLayoutPrompts: the prompt of a conversation ends where the answer begins.
+// TestLayoutPrompts: the prompt that a layout makes of a conversation ends exactly where the answer
+// would begin.
 func TestLayoutPrompts(t *testing.T) {
 	v := &Conversation{}
 	v.Add("system", "s")
@@ -144,7 +147,8 @@ func TestLayoutPrompts(t *testing.T) {
 	}
 }
 
-// lastAnswer is labels without what stands before the last run of supervised tokens.
+// lastAnswer returns labels with only the last run of supervised tokens left; all earlier labels
+// become IgnoreIndex.
 func lastAnswer(labels []int32) []int32 {
 	out, i := slices.Clone(labels), len(labels)-1
 	for i >= 0 && out[i] == IgnoreIndex {
@@ -159,8 +163,8 @@ func lastAnswer(labels []int32) []int32 {
 	return out
 }
 
-// TestLayoutsOfLLaMAFactory compares tokens and labels of all layouts with those that LLaMA-Factory's own
-// package makes of the same conversations.
+// TestLayoutsOfLLaMAFactory: for all layouts, tokens and labels equal those that the installed
+// LLaMA-Factory package makes of the same conversations.
 func TestLayoutsOfLLaMAFactory(t *testing.T) {
 	python := testkit.NeedPython(t, "torch", "transformers", "tokenizers")
 	dir := t.TempDir()
@@ -202,14 +206,14 @@ func TestLayoutsOfLLaMAFactory(t *testing.T) {
 		}
 		e := newEncoder(&s)
 		if c.Template == "chatml" || c.Template == "stanford_alpaca" {
-			continue // rendered as one text, by a chat template
+			continue // chat templates, not layouts
 		}
 		if err := e.layOut(s.chat.layout, &v.v); err != nil {
 			t.Errorf("%s, %s: %v", c.Template, c.Case, err)
 			continue
 		}
 		compared[c.Template] = true
-		if c.More["mask_history"] && s.chat.layout.efficient { // where that package learns the ends of masked answers
+		if c.More["mask_history"] && s.chat.layout.efficient { // here LLaMA-Factory supervises the ends of masked answers, and mt does not
 			c.Labels = lastAnswer(c.Labels)
 		}
 		if !reflect.DeepEqual(e.ids, c.IDs) || !reflect.DeepEqual(e.labs, c.Labels) {

@@ -83,7 +83,8 @@ func (m *mix) upTo(p int64) []int64 {
 	return out
 }
 
-// sum computes tokens and ends from the lengths in the cache. Method end works only after sum.
+// sum computes tokens and ends from the documents' lengths in the cache. It must be called before
+// end.
 func (m *mix) sum(c *cache) {
 	m.cache, m.tokens = c, c.Tokens
 	if m.seq == nil {
@@ -377,7 +378,8 @@ func (d *Dataset) single(i int64) (doc int64, piece tokenRange) {
 	return doc, d.part(doc, (i-d.first[p])*int64(d.spec.MaxSeqLen))
 }
 
-// part returns the range of a document's tokens that begins at token number from and fits into one row.
+// part returns the range of a document's tokens that a row holds if the row begins at token number
+// from. It ends at the document's end or after MaxSeqLen tokens.
 func (d *Dataset) part(doc, from int64) tokenRange {
 	first, end := d.c.span(doc)
 	return tokenRange{from, min(end-first, from+int64(d.spec.MaxSeqLen))}

@@ -31,8 +31,8 @@ func TestBestFit(t *testing.T) {
 	}
 }
 
-// TestBestFitOfMany: everything is in one bin, no bin overflows, and no two bins would fit
-// into one.
+// TestBestFitOfMany: with many random lengths, bestFit puts every item into exactly one bin, no bin
+// overflows, and no two bins would fit into one.
 func TestBestFitOfMany(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	lengths := make([]int64, 2000)
@@ -63,7 +63,8 @@ func TestBestFitOfMany(t *testing.T) {
 	}
 }
 
-// chatsOf returns a file of chats with the given numbers of tokens, at least 7, in the template small (u:h|a:…|).
+// chatsOf writes a file of chats with the given numbers of tokens, at least 7 each, counted in the
+// template small, which writes u:h|a:…|.
 func chatsOf(t *testing.T, tokens ...int) string {
 	var b strings.Builder
 	for i, n := range tokens {
@@ -72,8 +73,9 @@ func chatsOf(t *testing.T, tokens ...int) string {
 	return write(t, t.TempDir(), "chats.jsonl", b.String())
 }
 
-// TestPackedChats: chats are packed whole, by best fit, and those longer than a row are cut.
-// Pieces tell the documents of a row apart, with their sources, and masks stay right.
+// TestPackedChats: chats are packed whole into rows, by best fit; a chat longer than a row is cut.
+// Pieces reports the documents of each row with their source lines, and only answers are
+// supervised.
 func TestPackedChats(t *testing.T) {
 	s := chatSpec(t, small, chatsOf(t, 8, 12, 30, 9))
 	s.Packing, s.MaxSeqLen = nil, 20
@@ -110,8 +112,8 @@ func TestPackedChats(t *testing.T) {
 	}
 }
 
-// TestPackingDoesNotLeak: in a batch of packed chats every document has its own positions
-// and its own range of attention, and predicts nothing of the next document.
+// TestPackingDoesNotLeak: in a batch of packed chats every document has its own positions and its
+// own range of attention, and its last token has no target.
 func TestPackingDoesNotLeak(t *testing.T) {
 	s := chatSpec(t, small, chatsOf(t, 8, 12, 9, 10))
 	s.Packing, s.MaxSeqLen = nil, 40
@@ -134,7 +136,8 @@ func TestPackingDoesNotLeak(t *testing.T) {
 	}
 }
 
-// TestDroppedChats: chats without anything supervised before the cut are dropped and counted, packed or not.
+// TestDroppedChats: a chat without a supervised token before the cut at MaxSeqLen is dropped and
+// counted, with packing and without.
 func TestDroppedChats(t *testing.T) {
 	long := chat("user", strings.Repeat("h", 50), "assistant", "g")
 	name := write(t, t.TempDir(), "a.jsonl", long+"\n"+chat("user", "h", "assistant", "g")+"\n"+long)
@@ -159,7 +162,8 @@ func TestDroppedChats(t *testing.T) {
 	wantError(t, err, "no row has a token to predict")
 }
 
-// TestPiecesOfText: Pieces locates the rows of packed and of cut texts.
+// TestPiecesOfText: Pieces names the source of each part of a row, for texts that are packed and
+// for texts that are cut into several rows.
 func TestPiecesOfText(t *testing.T) {
 	dir := t.TempDir()
 	for i, text := range []string{"abc", "defghij", "k"} {
@@ -245,8 +249,8 @@ func TestPermutationDependsOnSeedAndStream(t *testing.T) {
 	}
 }
 
-// TestPermutationSpreads: over many streams an index is mapped to every place about equally
-// often, for sizes for which the network is smallest.
+// TestPermutationSpreads: over many random streams, an index is mapped to every position about
+// equally often. The sizes are small, where the Feistel network has the fewest bits.
 func TestPermutationSpreads(t *testing.T) {
 	const streams = 4000
 	for _, n := range []int64{2, 3, 5, 16} {

@@ -13,8 +13,9 @@ import (
 	"mt/data/jinja"
 )
 
-// pair is a prompt with a chosen and a rejected answer. If they are texts to be concatenated, they are in text. If
-// they are conversations, text is nil, and asked and answers hold them.
+// pair is a prompt with a chosen and a rejected answer. If the three are texts to be concatenated,
+// they are in text, and the other fields are unset. If they are conversations, text is nil, and
+// asked and answers hold them.
 type pair struct {
 	text    *textPair
 	asked   *conversation    // the prompt
@@ -107,8 +108,8 @@ func firstMessage(raw json.RawMessage) map[string]any {
 	return one
 }
 
-// roleIn returns the role of message m as templates name it, from the configured field of named, or from role or
-// from.
+// roleIn returns the role of message m, translated to the name that templates use. The role is in
+// the field that named configures, or in role or from; "": the message has none of them.
 func (c *columns) roleIn(m map[string]any, named *columns) string {
 	for _, field := range []string{named.Role, "role", "from"} {
 		if name, ok := m[field].(string); ok {
@@ -217,8 +218,9 @@ func (c *columns) commonText(fields map[string]json.RawMessage) (*pair, error) {
 	return &pair{text: t}, nil
 }
 
-// commonLength returns the number of elements at the start of a and b that are equal. It leaves at least one element
-// of the shorter slice, so that no answer is empty. Source: TRL's extract_prompt.
+// commonLength returns how many elements at the start of a and b are equal. The result is smaller
+// than the length of the shorter slice, so that each answer keeps at least one element. Source:
+// TRL's extract_prompt.
 func commonLength[E any](a, b []E, same func(a, b E) bool) int {
 	n := max(min(len(a), len(b))-1, 0)
 	return agreeing(a[:n], b[:n], same)
@@ -248,8 +250,9 @@ func (c *columns) common(extras *conversation, raw [2]json.RawMessage) (*pair, e
 	return p, p.checkMarks()
 }
 
-// checkMarks returns an error if a mark in an answer excludes a turn from training. DPO compares the probabilities of
-// whole answers, so no turn can be left out.
+// checkMarks returns an error if a field of an answer's message, such as weight 0, excludes the
+// message from training. DPO compares the probabilities of whole answers, so no message can be left
+// out.
 func (p *pair) checkMarks() error {
 	for _, v := range p.answers {
 		for i, m := range v.messages[len(p.asked.messages):] {
@@ -302,10 +305,11 @@ func (v *conversation) clone() *conversation {
 // errNoAnswer is the error of a pair with an empty answer.
 var errNoAnswer = &badRow{class: classUnsupervised, err: errors.New("no token of an answer is supervised: chosen or rejected is empty; remove the row")}
 
-// pair sets e.ids to the chosen document followed by the rejected one, e.labs to their labels, and e.cut to the start
-// of the rejected document. Each document is the prompt with an answer. Only answers are supervised. An answer begins
-// at the first token in which the prompt alone, ending with the header of an answer, differs from one of the
-// documents. Source: TRL's DPOTrainer.
+// pair sets e.ids to the chosen document followed by the rejected one, e.labs to their labels, and
+// e.cut to the start of the rejected document. Each document is the prompt with an answer, and only
+// the answer is supervised. The prompt alone is tokenized too, with the answer's header at its end.
+// The answers begin at the first token in which this prompt differs from one of the documents.
+// Source: TRL's DPOTrainer.
 func (e *encoder) pair(p *pair) (flags uint64, err error) {
 	e.paused = e.paused[:0]
 	var prompt []int32
@@ -340,7 +344,7 @@ func (e *encoder) pair(p *pair) (flags uint64, err error) {
 	return flags, nil
 }
 
-// agreeing returns the number of elements at the start of a and b that are equal.
+// agreeing returns how many elements at the start of a are equal to those at the start of b.
 func agreeing[E any](a, b []E, same func(a, b E) bool) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -421,9 +425,10 @@ func (e *encoder) chatSides(p *pair) (flags uint64, prompt []int32, sides [2][]i
 	return flags, prompt, sides, nil
 }
 
-// withEndMarker returns ids with the token that ends the last answer, if the template does not write one there. Some
-// templates end an answer only with the token that begins the next turn; withEndMarker appends that token. ids are
-// the tokens of v, which the template wrote as out; the first tokens are the prompt's.
+// withEndMarker returns ids, the tokens of v, with the token that ends the last answer. If the
+// template already wrote such a token, ids stay unchanged. Some templates end an answer only by the
+// token that begins the next turn; withEndMarker then appends that token. The template's text of v
+// is out, and first is the number of the prompt's tokens.
 func (e *encoder) withEndMarker(v *conversation, out written, ids []int32, first int) []int32 {
 	last := len(v.messages) - 1
 	end := len(ids)

@@ -15,14 +15,15 @@ import (
 	"mt/internal/testkit"
 )
 
-// pairSpec reads paths as pairs through a template, by the byte vocabulary.
+// pairSpec returns a Spec that reads paths as pairs with this chat template. Its tokenizer has one
+// token per byte.
 func pairSpec(t *testing.T, template string, paths ...string) Spec {
 	s := chatSpec(t, template, paths...)
 	s.Pairs, s.Packing = true, nil
 	return s
 }
 
-// documents are the documents of a row, with brackets around what is supervised.
+// documents returns the texts of a row's documents, with brackets around supervised tokens.
 func documents(r Row) []string {
 	var out []string
 	first := 0
@@ -33,7 +34,8 @@ func documents(r Row) []string {
 	return out
 }
 
-// pairRows are rows of the same meaning in each of the forms of a pair.
+// pairRows holds the forms that a row of a pair can have, with the two documents that each must
+// become.
 var pairRows = []struct {
 	name, row        string
 	chosen, rejected string
@@ -76,7 +78,7 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// pairLines are n rows of pairs with the texts of their numbers.
+// pairLines returns n rows of pairs in JSONL. Prompt and answers contain the row's number.
 func pairLines(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -85,8 +87,8 @@ func pairLines(n int) string {
 	return b.String()
 }
 
-// TestPairBatches finds each pair's documents where the batch locates them, in micro-batches of any size, for one
-// rank and for several.
+// TestPairBatches: each pair's documents are where the batch's Pairs say, in micro-batches of any
+// size, with packing and without, for one rank and for several.
 func TestPairBatches(t *testing.T) {
 	const n = 23
 	for _, packing := range []bool{false, true} {
@@ -123,7 +125,8 @@ func TestPairBatches(t *testing.T) {
 	}
 }
 
-// checkPairs compares the documents of each pair of a micro-batch with the pair's number, and counts it.
+// checkPairs checks that each pair of a micro-batch has the texts of its ID, and counts the pair in
+// seen.
 func checkPairs(t *testing.T, mb *MicroBatch, seen map[int64]int) {
 	t.Helper()
 	for i, p := range mb.Pairs {
@@ -141,8 +144,8 @@ func checkPairs(t *testing.T, mb *MicroBatch, seen map[int64]int) {
 	}
 }
 
-// TestPairsTooLong cuts both documents of a pair to the same length, and leaves out pairs whose
-// prompt alone has it.
+// TestPairsTooLong: each document of a pair is cut at MaxSeqLen. If the prompt alone has that
+// length, the pair is left out and counted.
 func TestPairsTooLong(t *testing.T) {
 	rows := `{"prompt":"abc","chosen":"defgh","rejected":"i"}
 {"prompt":"abcdef","chosen":"g","rejected":"h"}
@@ -182,7 +185,8 @@ func TestPairsTooLong(t *testing.T) {
 	}
 }
 
-// TestPairColumns reads pairs whose columns have other names, from every kind of file.
+// TestPairColumns: pairs are read from every kind of file, with their usual and with configured
+// column names.
 func TestPairColumns(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "own.csv", "q,sys,good,bad\ni,s,[1],r\n")
@@ -230,7 +234,7 @@ func TestPairColumns(t *testing.T) {
 	}
 }
 
-// pairsIn are the IDs of the pairs of all rows, in order.
+// pairsIn returns the IDs of the pairs of all rows, in order.
 func pairsIn(d *Dataset) (ids []int64) {
 	for i := range d.Rows() {
 		for _, p := range d.Row(i).Pairs {
@@ -240,7 +244,8 @@ func pairsIn(d *Dataset) (ids []int64) {
 	return ids
 }
 
-// TestPairCache finds the same rows in the token cache, and another cache where rows are not read as pairs.
+// TestPairCache: pairs come from the token cache as they were written. If the same file is not read
+// as pairs, it has another cache.
 func TestPairCache(t *testing.T) {
 	name := write(t, t.TempDir(), "d.jsonl", `{"prompt":"p","completion":"x","chosen":"c","rejected":"r"}`+"\n"+`{"prompt":"q","completion":"y","chosen":"d","rejected":"s"}`)
 	age(t, name)
@@ -264,7 +269,8 @@ func TestPairCache(t *testing.T) {
 	}
 }
 
-// TestPairsResume stops the tokenising of pairs and goes on with it.
+// TestPairsResume: if tokenizing pairs is stopped, the next run continues and gives the same rows
+// as an uninterrupted run.
 func TestPairsResume(t *testing.T) {
 	name := write(t, t.TempDir(), "d.jsonl", pairLines(2000))
 	age(t, name)
@@ -286,7 +292,8 @@ func TestPairsResume(t *testing.T) {
 	}
 }
 
-// TestPairsKeepTheirIDs gives a pair the same ID however sets are mixed, rows are chosen and packed.
+// TestPairsKeepTheirIDs: a pair has the same ID however data sets are mixed and rows are chosen and
+// packed.
 func TestPairsKeepTheirIDs(t *testing.T) {
 	dir := t.TempDir()
 	a, b := write(t, dir, "a.jsonl", pairLines(3)), write(t, dir, "b.jsonl", pairLines(5))
@@ -333,7 +340,8 @@ func TestPairsKeepTheirIDs(t *testing.T) {
 	}
 }
 
-// TestPairErrors: what is no pair, or stands beside pairs and is none, is refused by name.
+// TestPairErrors: a row that is no valid pair is an error that names the fault, and so is a row of
+// another kind among pairs.
 func TestPairErrors(t *testing.T) {
 	pair := `{"prompt":"p","chosen":"c","rejected":"r"}`
 	for _, tt := range []struct {
@@ -370,7 +378,7 @@ func TestPairErrors(t *testing.T) {
 	_, err := Open(s)
 	wantError(t, err, "dpo trains on pairs", `notes.txt" holds text`)
 	s = pairSpec(t, small, pairs, chats)
-	s.SkipBadRows = true // it is no row that is bad
+	s.SkipBadRows = true // has no effect: every row is valid, but of the wrong kind
 	_, err = Open(s)
 	wantError(t, err, "chats.jsonl:1: dpo trains on pairs", `chats.jsonl" holds other rows`)
 	s = chatSpec(t, small, chats, pairs)
@@ -394,7 +402,8 @@ func TestPairErrors(t *testing.T) {
 	wantError(t, err, "datasets[0]: the fields prompt and instruction both name the prompt")
 }
 
-// TestPairsWithoutTemplate lays out instructions as by default, texts as they are, and refuses messages.
+// TestPairsWithoutTemplate: without a chat template, pairs of instructions are written in the
+// default layout, pairs of texts are used unchanged, and pairs of messages are an error.
 func TestPairsWithoutTemplate(t *testing.T) {
 	dir := t.TempDir()
 	row := func(content string) Spec {
@@ -422,8 +431,8 @@ func TestPairsWithoutTemplate(t *testing.T) {
 	}
 }
 
-// TestPairsPromptCut counts prompts that end differently before an answer than alone. The difference belongs to the
-// answer.
+// TestPairsPromptCut: a prompt may end with other tokens when an answer follows than when it stands
+// alone. The differing tokens then belong to the answer, and the pair is counted in PromptCut.
 func TestPairsPromptCut(t *testing.T) {
 	s := pairSpec(t, small+`{% if add_generation_prompt %}<think>{% endif %}`, write(t, t.TempDir(), "d.jsonl",
 		`{"prompt":[{"role":"user","content":"u"}],"chosen":"c","rejected":"<think>r"}`+"\n"+`{"prompt":[{"role":"user","content":"u"}],"chosen":"<think>c","rejected":"<think>r"}`))
@@ -452,7 +461,8 @@ func TestPairsPromptCut(t *testing.T) {
 	)
 }
 
-// TestPairsOfTRL compares tokens and masks with those of TRL's DPOTrainer, recorded by testdata/pairs.py.
+// TestPairsOfTRL: tokens and masks of pairs equal those of TRL's DPOTrainer, which
+// testdata/pairs.py recorded.
 func TestPairsOfTRL(t *testing.T) {
 	content, err := os.ReadFile("testdata/pairs.json")
 	testkit.NoError(t, err)

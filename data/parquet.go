@@ -34,7 +34,7 @@ type parquetRows struct {
 	n      int64               // rows returned so far
 }
 
-// parquetField is a column, or a group of columns such as a struct, in the current row group.
+// parquetField is a column of the current row group, or a group of columns such as a struct.
 type parquetField struct {
 	name     string
 	optional bool // a value may be null
@@ -47,8 +47,8 @@ type parquetField struct {
 	of       parquetLeaf
 }
 
-// wanted returns a function for data set number set. It reports whether a column of a Parquet file is read. A column
-// is read if any format uses its name, or the configuration names it.
+// wanted returns a function for data set number set. The function reports whether a column of a
+// Parquet file is read: either some format uses its name, or the configuration names it.
 func (s *Spec) wanted(set int) func(name string) bool {
 	known := map[string]bool{"chat_template_kwargs": true, questionField: true, olderTools: true}
 	add := func(c *columns) {
@@ -71,9 +71,9 @@ func (s *Spec) wanted(set int) func(name string) bool {
 	return func(name string) bool { return known[name] || s.Columns.has(name) }
 }
 
-// beside returns the predicate wanted, which says whether a column is read, extended by columns that only describe
-// others. These are marks of bad answers and, if the file has input_ids, the other lists of such a row. names lists
-// the file's columns.
+// beside returns a function that accepts all columns that wanted accepts, and columns that only
+// describe others. These are the fields that mark bad answers and, if the file has input_ids, the
+// other lists of such a row. The list names has the file's columns.
 func beside(names []string, wanted func(string) bool) func(string) bool {
 	ids := slices.Contains(names, "input_ids")
 	return func(name string) bool {
@@ -362,9 +362,9 @@ func schemaTypes(text string) (types map[string]*colType) {
 	return types
 }
 
-// fieldsSaid takes several descriptions of the same struct type, from different sources, and returns their
-// descriptions of the field called name. itemsSaid does this for the elements of a list. nil stands for a description
-// that lacks the field or elements.
+// fieldsSaid returns the types of the field called name, one for each description in said. Each
+// description gives the same struct's type, from another source; nil: the source says nothing about
+// it. itemsSaid does the same for the elements of a list.
 func fieldsSaid(said []*colType, name string) []*colType {
 	out := make([]*colType, len(said))
 	for i, t := range said {
@@ -381,9 +381,9 @@ func itemsSaid(said []*colType) []*colType {
 	return out
 }
 
-// columnType returns the type of column c, a list if c is repeated, and records in r.leaves how to read its leaf
-// columns. said are the types that other sources (the Arrow schema, and the features of datasets) give to c. column
-// says whether c is a top-level column.
+// columnType returns the type of column c, a list if c is repeated. It also records in r.leaves how
+// to read c's leaf columns. Other sources, the Arrow schema and the metadata of the library
+// datasets, give the types said for c. The parameter column says whether c is a top-level column.
 func (r *parquetRows) columnType(c *parquet.Column, elements []pqformat.SchemaElement, said []*colType, column bool) *colType {
 	if c.Repeated() {
 		return &colType{name: "list", element: r.valueType(c, elements, itemsSaid(said), false)}
@@ -694,7 +694,8 @@ func (f *parquetField) load() error {
 	return nil
 }
 
-// empty reports whether no column of f has a value left in the current row.
+// empty reports whether no column of f has a value left in the current row. After the last field's
+// values are read, a row must be empty.
 func (f *parquetField) empty() bool {
 	if f.leaf != nil {
 		_, more := f.leaf.peek()
@@ -717,7 +718,8 @@ func (f *parquetField) first() *leafReader {
 	return f.leaf
 }
 
-// pass skips one value, a null or an empty list, in every leaf column of f.
+// pass moves every leaf column of f past one value. Its caller has found that this value is a null
+// or an empty list.
 func (f *parquetField) pass() error {
 	if f.leaf != nil {
 		if _, ok := f.leaf.peek(); !ok {
@@ -776,8 +778,8 @@ func (f *parquetField) entry(dst []byte, most int) ([]byte, error) {
 	return f.children[1].append(append(asKey(dst, from), ':'), most)
 }
 
-// asKey makes the JSON value that dst holds from offset from on an object key, which must be a string: it puts other
-// values in quotes.
+// asKey turns the JSON value at the end of dst, which begins at offset from, into an object key. A
+// key must be a string, so other values are put in quotes.
 func asKey(dst []byte, from int) []byte {
 	if dst[from] == '"' {
 		return dst
@@ -786,8 +788,8 @@ func asKey(dst []byte, from int) []byte {
 	return quote(dst[:from], text)
 }
 
-// elements appends the repeated values of column f, which one appends one by one, between the two brackets: [] for a
-// list, {} for a map.
+// elements appends all values of the repeated column f between two brackets: "[]" for a list, "{}"
+// for a map. one appends a single value.
 func (f *parquetField) elements(dst []byte, most int, brackets string, one func([]byte, int) ([]byte, error)) ([]byte, error) {
 	dst = append(dst, brackets[0])
 	first := f.first()
@@ -1131,8 +1133,8 @@ func (t *compact) pageHeader() (h pageHeader) {
 
 var errPageGrows = errors.New("it holds more than its header says")
 
-// checkCodec refuses compressions whose pages could take any amount of memory: the library decompresses them
-// without a limit, and their size cannot be checked cheaply.
+// checkCodec returns an error for compressions whose pages could take any amount of memory. The
+// library decompresses such pages without a limit, and their size cannot be checked cheaply.
 func checkCodec(c pqformat.CompressionCodec) error {
 	switch c {
 	case pqformat.Uncompressed, pqformat.Snappy, pqformat.Gzip, pqformat.Zstd:

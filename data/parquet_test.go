@@ -15,19 +15,19 @@ import (
 	"mt/internal/testkit"
 )
 
-// parquetOf is a Parquet file of rows, with two rows in a group and few values in a page.
+// parquetOf returns a Parquet file of rows, with two rows per row group and few values per page.
 func parquetOf[T any](t testing.TB, rows ...T) string {
 	t.Helper()
 	return parquetIn(t, 2, 64, rows...)
 }
 
-// parquetIn writes a Parquet file of rows, with group rows per row group and page bytes per page.
+// parquetIn returns a Parquet file of rows, with group rows per row group and page bytes per page.
 func parquetIn[T any](t testing.TB, group int64, page int, rows ...T) string {
 	t.Helper()
 	return parquetWith(t, []parquet.WriterOption{parquet.MaxRowsPerRowGroup(group), parquet.PageBufferSize(page)}, rows...)
 }
 
-// parquetWith is a Parquet file of rows, written as the options say.
+// parquetWith returns a Parquet file of rows, written with these options.
 func parquetWith[T any](t testing.TB, options []parquet.WriterOption, rows ...T) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -83,7 +83,7 @@ type (
 
 func ptr[T any](v T) *T { return &v }
 
-// TestParquet: nested columns are read as JSON would write them.
+// TestParquet: nested columns become the JSON objects and lists that the rows were written from.
 func TestParquet(t *testing.T) {
 	call := []pqCall{{pqFunction{"f", `{"k":1}`}}}
 	tests := []struct {
@@ -115,8 +115,8 @@ func TestParquet(t *testing.T) {
 	}
 }
 
-// noRows is the file that pyarrow 26 writes for a table with one column of strings and no
-// rows: a row group of no rows, whose column has a place but no page.
+// noRows is the file, in Base64, that pyarrow 26 writes for a table with one column of strings and
+// no rows. Its row group has no rows, and the column has an offset but no page.
 //
 //	pq.write_table(pa.table({"text": pa.array([], pa.string())}), "a.parquet", store_schema=False, compression="none")
 const noRows = "UEFSMRUEFQAVAEwVABUAEgAAFQQZLDUAGAZzY2hlbWEVAgAVDCUCGAR0ZXh0JQBMHAAAABYAGRwZHCYAHBUMGSUABhkYBHRleHQVABYAFhwWHCYAJggpHBUE" +
@@ -154,8 +154,8 @@ func TestParquetErrors(t *testing.T) {
 	}
 }
 
-// TestParquetClaims: no memory is taken for what the header of the file or of a page claims
-// beyond what is there.
+// TestParquetClaims: if a file's or a page's header claims more data than the file holds, reading
+// is an error that allocates no memory for the claim.
 func TestParquetClaims(t *testing.T) {
 	for claim, want := range map[string]string{
 		"PAR1xxxx\xff\xff\xff\xffPAR1":                     "a footer of 4294967295 bytes in a file of 16",
@@ -166,8 +166,9 @@ func TestParquetClaims(t *testing.T) {
 	} {
 		wantError(t, checkFooter(strings.NewReader(claim), int64(len(claim))), want)
 	}
-	// Fields 1 to 3, as zigzag numbers, are the kind and the two sizes. Field 5 is the
-	// header of a data page; its field 1 is the number of values.
+	// A page header in Thrift's compact protocol. Fields 1 to 3, as zigzag numbers, are the page's
+	// kind and its two sizes. Field 5 is the header of a data page, whose field 1 is the number of
+	// values.
 	header := []byte{0x15, 0, 0x15, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0x15, 4, 0x2c, 0x15, 0x80, 0x80, 0x80, 0x80, 0x08, 0x15, 0, 0, 0, 'x'}
 	h, err := readPageHeader(bytes.NewReader(header), 0, int64(len(header)))
 	if want := (pageHeader{size: 21, unpacked: 1<<31 - 1, packed: 2, values: 1 << 30}); err != nil || h != want {
@@ -180,8 +181,9 @@ func TestParquetClaims(t *testing.T) {
 	}
 }
 
-// TestParquetPagesUnpackToWhatTheySay: a page that would decompress to more than its header claims is refused
-// before the library decompresses it. A page with a correct header is read, in every encoding.
+// TestParquetPagesUnpackToWhatTheySay: if a page would decompress to more than its header claims,
+// it is refused before the library decompresses it. A page with a correct header is read, in every
+// compression.
 func TestParquetPagesUnpackToWhatTheySay(t *testing.T) {
 	const size = 1 << 20
 	for _, codec := range []compress.Codec{&parquet.Snappy, &parquet.Gzip, &parquet.Zstd} {

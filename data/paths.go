@@ -180,7 +180,8 @@ func (s *Spec) directory(name string, entry *Set) ([]source, int, error) {
 	return files, w.hidden, nil
 }
 
-// passedOver adds a note about paths that w found and that are no regular files, such as pipes.
+// passedOver adds a note for the user about pipes, devices and sockets that w found and did not
+// read.
 func (s *Spec) passedOver(w *walker) {
 	if n := len(w.odd); n > 0 {
 		s.notes = append(s.notes, fmt.Sprintf("passed over %d that are no files (a pipe, a device or a socket), the first %s", n, w.odd[0]))
@@ -335,7 +336,7 @@ func (w *walker) glob(dir string, parts []string) error {
 	return w.glob(filepath.Join(dir, part), parts[1:])
 }
 
-// match is glob for a pattern whose first element parts[0] is not "**".
+// match handles a pattern of glob whose first element, parts[0], has wildcards but is not "**".
 func (w *walker) match(dir string, parts []string) error {
 	entries, err := readDir(dir)
 	if err != nil {
@@ -361,8 +362,8 @@ func (w *walker) match(dir string, parts []string) error {
 	return nil
 }
 
-// anyDepth is glob for a pattern that begins with "**": it matches the rest of the pattern in dir and in all
-// directories below dir. A pattern that ends with "**" means all files.
+// anyDepth handles a pattern of glob that begins with "**": it matches the rest of the pattern in
+// dir and in all directories below dir. A pattern that ends with "**" means all files.
 func (w *walker) anyDepth(dir string, parts []string) error {
 	rest := parts[1:]
 	if len(rest) == 0 {

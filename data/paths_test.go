@@ -11,7 +11,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// tree is a directory with the files that these tests need; sub/loop is a link back up.
+// tree makes a directory with files and directories for the tests of globs. The link sub/loop leads
+// back up to the directory.
 func tree(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -111,7 +112,8 @@ func TestExpandVarsFindsGo(t *testing.T) {
 	wantError(t, err, "GOROOT is not set", "export GOROOT")
 }
 
-// TestGorootWithoutGoEnv: where `go env` gives nothing, GOROOT is the directory above the go command.
+// TestGorootWithoutGoEnv: if `go env` fails, ExpandVars takes the directory above the go command as
+// GOROOT.
 func TestGorootWithoutGoEnv(t *testing.T) {
 	root, bin := t.TempDir(), t.TempDir()
 	write(t, root, "src/fmt/print.go", "package fmt")
@@ -126,8 +128,8 @@ func TestGorootWithoutGoEnv(t *testing.T) {
 	}
 }
 
-// TestNamedTemplates: a row with tools goes through the model's template for tools, a row with
-// documents through the one for documents, wherever the directory keeps them.
+// TestNamedTemplates: a model may have separate chat templates for rows with tools and rows with
+// documents. Each row uses its own template, in whichever file the model's directory keeps it.
 func TestNamedTemplates(t *testing.T) {
 	const turns = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}|{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
 	var (
@@ -175,7 +177,8 @@ func TestNamedTemplates(t *testing.T) {
 	wantError(t, err, "a.jsonl:1: ", `it has the templates ["tool_use"], but none named "default"`, "chat_template.jinja")
 }
 
-// TestCacheOfNamedTemplates: another template for tools makes another token cache.
+// TestCacheOfNamedTemplates: if the model's template for tools changes, another token cache is
+// used.
 func TestCacheOfNamedTemplates(t *testing.T) {
 	ids := map[string]bool{}
 	for _, text := range []string{"A", "B", ""} {
@@ -192,7 +195,8 @@ func TestCacheOfNamedTemplates(t *testing.T) {
 	}
 }
 
-// TestNamedTokens: templates see the special tokens that the tokenizer's files name.
+// TestNamedTokens: a template can use special tokens, such as image_token, by the names that the
+// tokenizer's files give them.
 func TestNamedTokens(t *testing.T) {
 	base := string(withChatML(t).Files()["tokenizer.json"])
 	for config, want := range map[string]string{
@@ -222,7 +226,7 @@ func TestPublishedWithoutData(t *testing.T) {
 		name  string
 		files map[string]string
 		hub   bool
-		want  []string // of the error; nil: the texts
+		want  []string // parts of the error; nil: no error, and the rows are texts
 		texts string
 	}{
 		{"a script", map[string]string{"README.md": card, "it.py": "import datasets"}, true, []string{"holds no data, only README.md, it.py", "it.py is a loading script", "to_parquet"}, ""},
@@ -266,8 +270,8 @@ func TestPublishedWithoutData(t *testing.T) {
 	}
 }
 
-// TestHalfSurrogates: half of a surrogate pair is an error that names the field, in every
-// format; whole pairs and escaped backslashes are none.
+// TestHalfSurrogates: in every format, half of a surrogate pair is an error that names the field.
+// Whole pairs and escaped backslashes are read.
 func TestHalfSurrogates(t *testing.T) {
 	for _, row := range []string{
 		`{"text":"a %s b"}`,
@@ -300,7 +304,8 @@ func TestHalfSurrogates(t *testing.T) {
 	}
 }
 
-// TestHalfSurrogatesInTexts finds them in lists and objects that a row has as JSON in a text, escaped once or twice.
+// TestHalfSurrogatesInTexts: half of a surrogate pair is also found in lists and objects that a row
+// holds as JSON text, escaped once or twice.
 func TestHalfSurrogatesInTexts(t *testing.T) {
 	const chat = `"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]`
 	for _, row := range []string{

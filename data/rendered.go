@@ -222,8 +222,9 @@ func (e *encoder) variables(v *conversation) map[string]any {
 	return vars
 }
 
-// take sets e.tmpl to the template for v. It is the tools template if v has tools; otherwise the documents template
-// if the variables have documents; otherwise the default. A variant that the model lacks is replaced by the default.
+// take sets e.tmpl to the template for v. If v has tools, that is the model's template for tools;
+// otherwise, if the variables have documents, the one for documents; otherwise the default
+// template. If the model lacks the special template, the default is used.
 func (e *encoder) take(v *conversation) {
 	e.tmpl = e.templates[jinja.DefaultTemplate]
 	if documents, _ := e.variables(v)["documents"].([]any); len(documents) > 0 && e.templates[jinja.DocumentsTemplate] != nil {
@@ -270,8 +271,9 @@ func typed(v any) string {
 // OwnVars are the template variables that mt sets itself, so chat_template_kwargs must not set them.
 var OwnVars = []string{"messages", "tools", "add_generation_prompt"}
 
-// written is a rendered conversation. turns are the spans of its answers to train on, if they were looked for. left
-// holds flags for parts of the conversation that the template dropped.
+// written is a rendered conversation. The spans of the answers to train on are in turns, if they
+// were looked for. The document flags in left tell which parts of the conversation the template
+// dropped.
 type written struct {
 	*jinja.Rendered
 	turns []jinja.Turn
@@ -307,9 +309,9 @@ func (e *encoder) asked(v *conversation) (written, error) {
 	return written{r, nil, leftOut(v, r)}, nil
 }
 
-// writeAny renders v with the function write. If the template fails on v or drops parts of v, writeAny first repairs
-// v: it changes the form of the messages, with as few repairs as possible. It also returns the conversation that was
-// rendered, v or its repaired copy.
+// writeAny renders v with the function write. If the template fails on v or drops parts of v,
+// writeAny changes the form of the messages (a repair) and renders again. It uses as few repairs as
+// possible. It also returns the conversation that was rendered, v or its repaired copy.
 func (e *encoder) writeAny(v *conversation, write func(*conversation) (written, error)) (written, *conversation, error) {
 	e.take(v)
 	all := v.repairs()
@@ -388,7 +390,8 @@ func leftOut(v *conversation, r *jinja.Rendered) (flags uint64) {
 		if answers && thought == "" {
 			thought, said = thoughtIn(said)
 		}
-		// An answer must appear in its own turn, since another message may have the same text.
+		// An answer must appear in its own turn: text that is found elsewhere may belong to another
+		// message.
 		if !writes(text, said) && (answers || !writes(r.Text, said)) {
 			flags |= flagLeftText
 		}

@@ -13,15 +13,16 @@ import (
 	"mt/internal/testkit"
 )
 
-// callingChat is a chat with a message that calls a tool. more is additional JSON of this message.
+// callingChat returns a row whose second message calls a tool. more is additional JSON of this
+// message.
 func callingChat(more string) string {
 	return `{"tools":[{"name":"f"}],"messages":[{"role":"user","content":"h"},{"role":"assistant",` + more + `"tool_calls":[{"type":"function","function":{"name":"f","arguments":"{\"k\": \"None\"}"}}]},` +
 		`{"role":"tool","content":"r"},{"role":"assistant","content":"g"}]}`
 }
 
-// TestContentBesideCalls: OpenAI's messages with tool calls have null content or none. Every kind of template
-// accepts that. The tokens equal those of empty text, unless the template tests for null or writes messages as
-// JSON.
+// TestContentBesideCalls: OpenAI's messages with tool calls have null content or none, and every
+// kind of template accepts that. The tokens equal those of empty text. The exceptions are templates
+// that test for null or write messages as JSON.
 func TestContentBesideCalls(t *testing.T) {
 	const (
 		begin = "{% for m in messages %}{{ m.role[0] }}:"
@@ -91,7 +92,8 @@ func TestTemplateErrors(t *testing.T) {
 	}
 }
 
-// TestTurnsEnd: a turn also counts as ended where white space follows its special token.
+// TestTurnsEnd: a turn that ends with a special token counts as ended even if white space follows
+// the token.
 func TestTurnsEnd(t *testing.T) {
 	row := chat("user", "h", "assistant", "g", "user", "i", "assistant", "j")
 	for end, missing := range map[string]int64{"{{ eos_token }}": 0, "{{ eos_token }}\\n": 0, "{{ eos_token }} \\n\\t": 0, "\\n": 1, "{{ eos_token }}.\\n": 1, "{{ eos_token }}\\n.": 1} {
@@ -107,8 +109,9 @@ func TestTurnsEnd(t *testing.T) {
 	}
 }
 
-// TestFlagsLeaveTheID: flags that are newer than the definition of a data set's ID, which
-// checkpoints compare, do not change the ID.
+// TestFlagsLeaveTheID: the flag of a document whose template leaves out text does not change the
+// data set's ID, nor does any other flag that mt got after the ID was defined. Checkpoints compare
+// this ID when a run resumes.
 func TestFlagsLeaveTheID(t *testing.T) {
 	ids := map[string]bool{}
 	for _, text := range []string{"h", "hh"} { // the template writes one letter of either, so the tokens are the same
@@ -126,7 +129,7 @@ func TestFlagsLeaveTheID(t *testing.T) {
 	}
 }
 
-// TestAnswerSaidElsewhere: an answer that the template cuts counts as left out even where
+// TestAnswerSaidElsewhere: if the template cuts an answer, the answer counts as left out, even if
 // another message has the same text.
 func TestAnswerSaidElsewhere(t *testing.T) {
 	s := chatSpec(t, "{% for m in messages %}{{ m.role[0] }}:{{ m.content | first if m.role == 'assistant' else m.content }}|{% endfor %}{% if add_generation_prompt %}a:{% endif %}",
@@ -136,8 +139,8 @@ func TestAnswerSaidElsewhere(t *testing.T) {
 	}
 }
 
-// TestIDStays: the ID of a data set whose turns end with a line break must never change, since checkpoints compare
-// it.
+// TestIDStays: the ID of one data set, whose turns end with a line break, is the recorded one. The
+// ID must never change, since checkpoints compare it.
 func TestIDStays(t *testing.T) {
 	s := chatSpec(t, "{% for m in messages %}{{ m.role[0] }}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{{ eos_token }}\n{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}",
 		write(t, t.TempDir(), "a.jsonl", chat("user", "h", "assistant", "g")))
@@ -146,8 +149,8 @@ func TestIDStays(t *testing.T) {
 	}
 }
 
-// TestLooseMarks: a mark after the loop over messages is supervised. If its message matters but is unknown, that is
-// an error.
+// TestLooseMarks: text that a template marks with {% generation %} after its loop over messages is
+// supervised. If a setting needs to know which message the text belongs to, it is an error.
 func TestLooseMarks(t *testing.T) {
 	const loop = "{% for m in messages %}{{ m.role[0] }}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}.{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}"
 	const tail = "{% generation %}{{ eos_token }}{% endgeneration %}"
@@ -175,8 +178,8 @@ func TestLooseMarks(t *testing.T) {
 	wantError(t, err, "a turn of weight 0 needs that")
 }
 
-// TestTemplateVars: variables reach the template, and a row's own replace them. Other
-// variables lead to another cache, and those without effect give a note.
+// TestTemplateVars: configured variables reach the template, and a row's own variables replace
+// them. Other variables lead to another cache. A variable that no template reads gives a note.
 func TestTemplateVars(t *testing.T) {
 	const shows = `{{ level | tojson }}{{ deep | tojson }}{% for m in messages %}{{ m.role[0] }}:{{ m.content }}|{% endfor %}{% if add_generation_prompt %}a:{% endif %}`
 	file := write(t, t.TempDir(), "a.jsonl", chat("user", "h", "assistant", "g")+"\n"+`{"chat_template_kwargs":{"level":"own"},"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`)
@@ -208,7 +211,8 @@ func TestTemplateVars(t *testing.T) {
 	}
 }
 
-// TestLeftOut: what a template does not write is counted, by its kind.
+// TestLeftOut: thoughts, texts and calls that the template does not write are counted, each in its
+// own field of Stats.
 func TestLeftOut(t *testing.T) {
 	const (
 		turn     = "{% for m in messages %}{{ m.role[0] }}:"
@@ -270,10 +274,11 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// slowTemplate uses up its whole budget of steps for each row.
+// slowTemplate runs, for each row, until it exceeds the limit of steps that jinja allows a
+// template.
 const slowTemplate = "{% for m in messages %}{{ m.content }}{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}{% endfor %}"
 
-// TestStopInsideRow: stopping takes effect even while one row is rendered.
+// TestStopInsideRow: closing Spec.Stop ends the reading even while a template renders one row.
 func TestStopInsideRow(t *testing.T) {
 	tmpl := testkit.Must(jinja.Parse("slow", slowTemplate))(t)
 	stop := make(chan struct{})
@@ -285,7 +290,7 @@ func TestStopInsideRow(t *testing.T) {
 	e := newEncoder(&s)
 	asked := 0
 	e.abandoned = func() bool {
-		if asked++; asked == 4 { // the first time is before the row, the others are inside it
+		if asked++; asked == 4 { // the first call is before the row, later calls are during its rendering
 			close(stop)
 		}
 		return s.stopped()
@@ -306,8 +311,8 @@ func (c tallying) EncodeSpans(ids []int32, starts []int, text []byte) ([]int32, 
 	return c.Tokenizer.EncodeSpans(ids, starts, text)
 }
 
-// TestFirstErrorAtOnce: the first bad row ends the reading before any later row is parsed, in its own chunk and in
-// waiting ones.
+// TestFirstErrorAtOnce: the first bad row ends the reading before any later row is tokenized,
+// whether that row is in the same chunk of the file or in a later one.
 func TestFirstErrorAtOnce(t *testing.T) {
 	good := chat("user", strings.Repeat("h", 1000), "assistant", "g") + "\n"
 	for _, name := range []string{"a.jsonl", "b.jsonl"} {
@@ -330,7 +335,7 @@ func TestFirstErrorAtOnce(t *testing.T) {
 	}
 }
 
-// withMarkers is the byte tokenizer in which some bytes are special tokens.
+// withMarkers is the byte tokenizer, but the bytes in special are special tokens.
 type withMarkers struct {
 	tokenizer.Tokenizer
 	special string
@@ -341,14 +346,16 @@ func (t withMarkers) IsSpecial(id int32) bool {
 }
 func (t withMarkers) ID() string { return "with markers " + t.special }
 
-// markedSpec is chatSpec with the special tokens U, A, T, E and C.
+// markedSpec returns chatSpec's Spec with a tokenizer in which the bytes U, A, T, E and C are
+// special tokens. rows are the lines of the file.
 func markedSpec(t *testing.T, template, rows string) Spec {
 	s := chatSpec(t, template, write(t, t.TempDir(), "a.jsonl", rows))
 	s.Tokenizer = withMarkers{tokenizer.Bytes(), "UATEC"}
 	return s
 }
 
-// markerRow is a chat whose last answer, or the one before a result, calls a tool.
+// markerRow returns a chat of two questions and answers, then the messages more. If calls is true,
+// the second answer calls a tool.
 func markerRow(calls bool, more ...string) string {
 	row := `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"},{"role":"user","content":"i"},{"role":"assistant","content":"j"`
 	if calls {
@@ -357,8 +364,9 @@ func markerRow(calls bool, more ...string) string {
 	return row + "}" + strings.Join(more, "") + "]}"
 }
 
-// TestMarkerEnds: if a template writes no end of a turn, the next turn's marker is the end and is supervised with
-// every answer. After the last message it is the marker of a turn that could follow.
+// TestMarkerEnds: some templates write no end of a turn, only a special token at the start of the
+// next turn. This token then ends every answer and is supervised. After the last message it is the
+// token of a turn that could follow.
 func TestMarkerEnds(t *testing.T) {
 	const (
 		bare   = "{% for m in messages %}{{ {'user': 'U', 'assistant': 'A', 'tool': 'T'}[m.role] }}{{ m.content }}{% for c in m.tool_calls or [] %}!{{ c.function.name }}{% endfor %}{% endfor %}{{ 'A' if add_generation_prompt }}"
@@ -389,7 +397,7 @@ func TestMarkerEnds(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-	const ( // an end that the last turn of a text lacks
+	const ( // templates that write the end E only between turns
 		unlast  = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ 'E\n' if m.role == 'assistant' and not loop.last }}{% endfor %}{{ 'a:' if add_generation_prompt }}"
 		between = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ 'E' if m.role == 'assistant' and loop.nextitem }}\n{% endfor %}{{ 'a:' if add_generation_prompt }}"
 		opens   = "{% for m in messages %}{{ 'E' if loop.previtem and loop.previtem.role == 'assistant' }}{{ m.role[0] }}:{{ m.content }}{% endfor %}{{ 'a:' if add_generation_prompt }}"
@@ -420,9 +428,9 @@ func TestMarkerEnds(t *testing.T) {
 	}
 }
 
-// TestResultsInsideTurns: results of tools in the assistant's turn are not supervised. The special token before
-// them is supervised if the template also writes it after calls that nothing follows. Brackets around the results
-// are not.
+// TestResultsInsideTurns: some templates write tools' results inside the assistant's turn. The
+// results and the brackets around them are not supervised. A special token before the results is
+// supervised only if the template also writes it after calls that nothing follows.
 func TestResultsInsideTurns(t *testing.T) {
 	const (
 		begin = "{% set ns = namespace(open=false) %}{% for m in messages %}{% if m.role == 'user' %}U{{ m.content }}E{% elif m.role == 'assistant' %}{{ 'A' if not ns.open }}{% set ns.open = false %}{{ '!f' if m.tool_calls }}"
@@ -442,8 +450,8 @@ func TestResultsInsideTurns(t *testing.T) {
 	}
 }
 
-// TestMarkerEndsOfPairs: like a single answer, an answer of a pair ends with the next turn's marker if the template
-// writes no end.
+// TestMarkerEndsOfPairs: if the template writes no end of a turn, an answer of a pair ends with the
+// special token that begins the next turn, like the answer of a chat.
 func TestMarkerEndsOfPairs(t *testing.T) {
 	const (
 		bare  = "{% for m in messages %}{{ {'user': 'U', 'assistant': 'A', 'tool': 'T'}[m.role] }}{{ m.content }}{{ '!f' if m.tool_calls }}{% endfor %}{{ 'A' if add_generation_prompt }}"

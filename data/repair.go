@@ -184,7 +184,8 @@ func (r repair) content(message *jinja.Object) (content any, changed bool) {
 	return content, false
 }
 
-// call returns a copy of a call with the repairs r applied to its arguments and its form.
+// call returns a copy of call with the repairs r applied: its arguments decoded or encoded, and a
+// bare function wrapped.
 func (r repair) call(call *jinja.Object) *jinja.Object {
 	inner := innerOf(call)
 	changed := inner
@@ -209,15 +210,17 @@ func (r repair) call(call *jinja.Object) *jinja.Object {
 	return call
 }
 
-// Characters around the number of a probe (see probe). They occur in no text, and Python escapes them when it prints
-// a list or dict; a probe printed in that way is not found.
+// Characters before and after the number of a probe, a placeholder in a test rendering. No ordinary
+// text contains them. Python escapes them when it prints a list or dict, so a probe that is printed
+// in this way counts as missing.
 const (
 	probeOpen  = "\ue000"
 	probeClose = "\ue001"
 )
 
-// probe is a placeholder for a part of a content or for call arguments. A conversation with probes is rendered as a
-// test: if a probe is missing in the text, the template drops the part in its place.
+// probe is a placeholder for a part of a message's content or for a call's arguments. To test a
+// template, mt renders a conversation with probes. If a probe is missing in the text, the template
+// drops the part that the probe stands for.
 type probe struct {
 	text      string // text of a part, or key of the arguments
 	arguments bool
@@ -357,10 +360,10 @@ func endsRepairs(err error) bool {
 	return errors.Is(err, jinja.ErrStopped) || ok && t.Limit
 }
 
-// writeParts is writeAny with each text as a list of one part, since some templates accept content only in this form.
-// all are the possible repairs. left holds flags for the parts that the attempt with plain texts lost. failed reports
-// that this attempt failed. The last result is true only if writeParts succeeds where that attempt failed, or loses
-// less.
+// writeParts does the same as writeAny, but passes each text as a list of one part, since some
+// templates accept content only in this form. The possible repairs are all. An earlier attempt with
+// plain texts lost what the flags left say; failed reports that it failed. The last result is true
+// only if writeParts succeeds where that attempt failed, or loses less.
 func (e *encoder) writeParts(v *conversation, all repair, left uint64, failed bool, write func(*conversation) (written, error)) (written, *conversation, bool) {
 	if !strings.Contains(e.tmpl.Source(), "text") {
 		return written{}, nil, false

@@ -7,12 +7,13 @@ import (
 	"mt/data/jinja"
 )
 
-// callRow is a chat that ends with a call, with arguments as JSON in JSONL.
+// callRow returns a row of JSONL: a chat that ends with a call. arguments is the JSON of the call's
+// arguments.
 func callRow(arguments string) string {
 	return `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":` + arguments + `}}]}]}`
 }
 
-// repairsOf names the repairs that a data set counts.
+// repairsOf returns the names of the repairs that the data set's Stats count, joined.
 func repairsOf(d *Dataset) string {
 	s, r := d.Stats(), d.Report()
 	out := ""
@@ -34,7 +35,8 @@ func repairsOf(d *Dataset) string {
 	return out
 }
 
-// argumentTemplate is a template that writes the arguments a of calls by body.
+// argumentTemplate returns a chat template. body is its Jinja text that writes the arguments a of
+// each call.
 func argumentTemplate(body string) string {
 	return "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{% for c in m.tool_calls or [] %}{% set a = c.function.arguments %}!{{ c.function.name }} " + body + "{% endfor %}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
 }
@@ -74,7 +76,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestCutArguments: arguments that are no whole JSON are an error that names the row.
+// TestCutArguments: a call's arguments that are not complete JSON are an error that names the row.
 func TestCutArguments(t *testing.T) {
 	for _, arguments := range []string{`""`, `" "`, `"{"`, `"{\"k\": \"v"`, `"{\"k\": 1}}"`} {
 		for _, row := range []string{
@@ -90,8 +92,9 @@ func TestCutArguments(t *testing.T) {
 	}
 }
 
-// TestParts: the template gets the parts of a content unchanged. If it does not write them, it gets them as one
-// text; if it does not write text, it gets parts.
+// TestParts: a content given as parts reaches the template unchanged. If the template does not
+// write the parts, it gets them joined to one text. If the template does not write a text, it gets
+// the text as one part.
 func TestParts(t *testing.T) {
 	const parts = `[{"type":"text","text":"h "},{"type":"text","text":"i"}]`
 	const each = "{% for p in m.content %}{{ p.text | trim }}{% endfor %}"
@@ -120,8 +123,8 @@ func TestParts(t *testing.T) {
 	wantError(t, err, `messages[0].content[0].type is "image"; mt reads text alone`)
 }
 
-// TestThoughtParts: thoughts that are parts of an answer stay parts if the template accepts them, and otherwise
-// become reasoning_content.
+// TestThoughtParts: thoughts that are parts of an answer stay parts if the template writes them.
+// Otherwise they become the message's field reasoning_content.
 func TestThoughtParts(t *testing.T) {
 	row := `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":[{"type":"thinking","thinking":"w"},{"type":"text","text":"g"},{"type":"output_text","text":"i"}]}]}`
 	for body, want := range map[string][2]string{
@@ -140,8 +143,8 @@ func TestThoughtParts(t *testing.T) {
 	wantError(t, err, "template default has no place for parts that are thoughts")
 }
 
-// TestShapesOfFunctions: unwrapped functions are wrapped as tools or calls if the template does not write them as
-// they are.
+// TestShapesOfFunctions: a bare function in tools or calls is wrapped as {"type": "function",
+// "function": …}, but only if the template does not write it unwrapped.
 func TestShapesOfFunctions(t *testing.T) {
 	const row = `{"tools":[{"name":"f"}],"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"","tool_calls":[{"name":"f","arguments":{}}]}]}`
 	for body, want := range map[string]string{
@@ -178,7 +181,8 @@ func TestRepairsEndAtLimits(t *testing.T) {
 	}
 }
 
-// TestRepairsOfPrompts: a prompt that is to be answered is repaired as a row is.
+// TestRepairsOfPrompts: a prompt to be answered is repaired for the template in the same way as a
+// training row.
 func TestRepairsOfPrompts(t *testing.T) {
 	d := dialogue(t, chatSpec(t, argumentTemplate("{{ '(' + a + ')' }}"), ""))
 	c := &Conversation{}

@@ -29,8 +29,8 @@ type dataSet struct {
 	Kept    string // container of the rows, one of Builders; "": by file name
 }
 
-// split is a range of a data set's rows, in Hugging Face's notation such as "train[10:20%]". From and To are numbers
-// of rows or, with FromPercent and ToPercent, percentages of all rows.
+// split is a range of a data set's rows, written as in Hugging Face's "train[10:20%]". From and To
+// are numbers of rows; if FromPercent or ToPercent is set, the number is a percentage of all rows.
 type split struct {
 	From, To               int64
 	FromPercent, ToPercent bool
@@ -199,7 +199,7 @@ type Set struct {
 	hub bool // Path names a data set of the Hugging Face Hub
 }
 
-// Builders are the ways to store rows in files, as Hugging Face's datasets names them.
+// Builders are the names that Hugging Face's datasets gives to the ways in which files store rows.
 var Builders = []string{"json", "csv", "parquet", "arrow", "text"}
 
 // SetFormats are the values of Set.Format.

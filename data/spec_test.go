@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestSets reads data sets that have keys of their own: fields, splits, parts, shards and
+// TestSets: each data set follows its own keys for fields, splits, ranges of rows, shards and
 // files.
 func TestSets(t *testing.T) {
 	dir := t.TempDir()
@@ -93,8 +93,9 @@ func TestSets(t *testing.T) {
 	}
 }
 
-// TestSetsTogether: two sets may take different parts of one file, keys beside a name of
-// dataset_info.json are refused, and the cache knows how files keep rows.
+// TestSetsTogether: two data sets may take different parts of one file. Keys beside a name of
+// dataset_info.json are an error. If a file is to be read in another container format, another
+// cache is used.
 func TestSetsTogether(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "two.jsonl", "{\"text\":\"a\",\"b\":\"x\"}\n{\"text\":\"c\",\"b\":\"y\"}\n")
@@ -123,15 +124,15 @@ func TestSetsTogether(t *testing.T) {
 	}
 }
 
-// TestColumns: rows are read by the given names of their columns. If a row lacks a given name, the error lists its
-// names.
+// TestColumns: rows are read from the columns that the configuration names. If a row lacks such a
+// column, the error lists the row's columns.
 func TestColumns(t *testing.T) {
 	const chatted = `[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]`
 	tests := []struct {
 		name, format, row string
 		columns           Columns
 		want              string
-		says              []string // instead of want
+		says              []string // parts of the error; nil: no error, and the row is want
 	}{
 		{"text", "", `{"body":"abc","text":"no"}`, Columns{Text: "body"}, "[abc$]", nil},
 		{"messages", "", `{"talk":` + chatted + `,"text":"no"}`, Columns{Messages: "talk"}, "u:h|a:[g|]", nil},
@@ -181,8 +182,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestColumnsThatContradict: columns that contradict each other, or that the format lacks, are an error that names
-// the key.
+// TestColumnsThatContradict: configured columns that contradict each other, or that the format does
+// not have, are an error that names the key.
 func TestColumnsThatContradict(t *testing.T) {
 	dir := t.TempDir()
 	rows, text := write(t, dir, "a.jsonl", `{"text":"ab"}`), write(t, dir, "b.txt", "ab")
@@ -209,7 +210,8 @@ func TestColumnsThatContradict(t *testing.T) {
 			t.Errorf("%v is not of the key %s", err, tt.key)
 		}
 	}
-	// Beside an entry with its own columns, other files use the columns given here.
+	// An entry of dataset_info.json uses its own columns; other files use the columns configured
+	// here.
 	write(t, dir, "c.jsonl", `{"body":"cd"}`)
 	s := textSpec(t, 16, "named", "c.jsonl")
 	s.Dir, s.Columns = dir, Columns{Text: "body"}

@@ -23,8 +23,9 @@ const (
 	splitTest       = "test"
 )
 
-// splitWords lists the words in a file's name that mark it as part of a split, as in Hugging Face's datasets. The
-// first split with a matching word counts. Source: datasets, data_files.py.
+// splitWords lists the words in a file's name that mark the file as part of a split, as in Hugging
+// Face's datasets. If words of several splits occur, the first split in the list counts. Source:
+// datasets, data_files.py.
 var splitWords = []struct {
 	split string
 	words string
@@ -160,8 +161,8 @@ func wordSplit(name string, patterns map[string]*regexp.Regexp) string {
 	return ""
 }
 
-// splitOf are the three ways in which the Hub derives the split of a file from its path within the directory. Each
-// function returns "" if its way does not apply to the path.
+// splitOf are the three rules by which the Hub derives a file's split from its path within the
+// directory. Each function returns "" if its rule does not apply to the path.
 var splitOf = []func(path string) string{
 	func(path string) string { // data/train-00000-of-00002.parquet
 		if m := sharded.FindStringSubmatch(filepath.Base(path)); m != nil && filepath.Dir(path) == "data" {
@@ -320,8 +321,8 @@ func (r *repository) without(asked string, held bool) error {
 	return fmt.Errorf("%s has no %s; it has %s; name the files to take, for instance with a glob", r.dir, want, strings.Join(all, ", "))
 }
 
-// about are beginnings of the names of files that describe a data set without holding its rows. aboutNames are full
-// names of such files.
+// about lists beginnings of the names of files that describe a data set and hold no rows.
+// aboutNames lists full names of such files.
 var (
 	about      = []string{"README", "LICENSE", "LICENCE", "COPYING", "NOTICE", "CITATION", "CHANGELOG"}
 	aboutNames = []string{infoName, "dataset_infos.json", "dataset_dict.json", "state.json", "config.json", "dummy_data.zip"}
@@ -363,10 +364,11 @@ type setInfo struct {
 	Ranking    bool               `json:"ranking"`
 }
 
-// elsewhere are the keys of an entry that say where a data set is, if it is not a local file.
+// elsewhere lists the keys of an entry of dataset_info.json that give a data set's location if it
+// is not a local file.
 var elsewhere = []string{"hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name"}
 
-// unread maps columns of an entry that mt does not use to the reasons.
+// unread maps the columns of an entry of dataset_info.json that mt does not use to the reason why.
 var unread = map[string]string{
 	"images": "mt trains on text", "videos": "mt trains on text", "audios": "mt trains on text",
 	"kto_tag": "mt trains on pairs of answers, and not on single ones with a mark",
@@ -758,7 +760,8 @@ func dataIn(dir string, files []source) (found []source, note string, err error)
 	return found, note, nil
 }
 
-// errNoRows returns the error of a data set none of whose files hold rows: all describe it.
+// errNoRows returns the error of a data set whose files only describe it, so that no file holds
+// rows.
 func errNoRows(dir string, files []source) error {
 	var names []string
 	script := ""

@@ -12,7 +12,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// laidOut makes a directory of files, each with its own name as its only row.
+// laidOut makes a directory of files with these names. Each file has one row, whose text is the
+// file's name.
 func laidOut(t *testing.T, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -32,7 +33,8 @@ func laidOut(t *testing.T, names ...string) string {
 	return dir
 }
 
-// read gives the documents of a directory, those to train on or the held-out ones, and the notes.
+// read opens the directory as a data set, for evaluation if held is true and else for training. It
+// returns the documents and the notes.
 func read(t *testing.T, dir string, held bool) ([]string, []string, error) {
 	t.Helper()
 	s := textSpec(t, 4096, dir)
@@ -49,7 +51,8 @@ func read(t *testing.T, dir string, held bool) ([]string, []string, error) {
 	return out, d.Warnings(), nil
 }
 
-// TestSplits reads directories that are laid out as on the Hub, and others with all their files.
+// TestSplits: from a directory laid out like a data set of the Hub, only the files of the wanted
+// split are read. From any other directory all files are read.
 func TestSplits(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -97,14 +100,14 @@ func TestSplits(t *testing.T) {
 	}
 	_, _, err := read(t, laidOut(t, "data/train_sft-00000-of-00001.jsonl", "data/train_gen-00000-of-00001.jsonl"), true)
 	wantError(t, err, "has no validation or test split", "glob")
-	// A pattern takes all files that it matches, in any split.
+	// A pattern takes all files that match, whatever split their names belong to.
 	dir := laidOut(t, "train.jsonl", "test.jsonl")
 	if got, notes, err := read(t, filepath.Join(dir, "*.jsonl"), false); err != nil || len(got) != 2 || len(notes) != 0 {
 		t.Errorf("a pattern: %q, notes %q, %v", got, notes, err)
 	}
 }
 
-// TestCards reads directories whose README.md describes them in its head.
+// TestCards: the YAML header of a directory's README.md decides which files belong to which split.
 func TestCards(t *testing.T) {
 	files := []string{"en/one.jsonl", "en/two.jsonl", "de/one.jsonl", "held/x.jsonl"}
 	for _, tt := range []struct {
@@ -147,7 +150,8 @@ func TestCards(t *testing.T) {
 	}
 }
 
-// TestSavedToDisk reads what save_to_disk writes: a Dataset, or a DatasetDict with splits.
+// TestSavedToDisk: folders that save_to_disk of the library datasets writes are read: a Dataset, or
+// a DatasetDict with splits.
 func TestSavedToDisk(t *testing.T) {
 	file := string(arrowNamed(t, "save_to_disk").File)
 	state := func(dir string, more string, names ...string) {
@@ -199,7 +203,8 @@ func TestSavedToDisk(t *testing.T) {
 	wantError(t, err, "some rows are chosen", "load_from_disk('"+dir+"').flatten_indices()")
 }
 
-// TestHubNames: an entry that is no file may be the name of a data set of the Hub.
+// TestHubNames: a path that is not a file may be the name of a data set on the Hugging Face Hub,
+// which Spec.Hub finds on this machine.
 func TestHubNames(t *testing.T) {
 	dir := laidOut(t, "train.jsonl", "test.jsonl")
 	s := textSpec(t, 64, "org/name")
@@ -236,8 +241,8 @@ func TestHubNames(t *testing.T) {
 	}
 }
 
-// TestDatasetInfo reads data sets by the names that LLaMA-Factory's dataset_info.json gives
-// them.
+// TestDatasetInfo: data sets can be named as LLaMA-Factory's dataset_info.json names them, and are
+// read as their entries say.
 func TestDatasetInfo(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "alpaca.json", `[{"instruction":"i","input":"j","output":"o","system":"not named"}]`)
@@ -343,8 +348,8 @@ func TestDatasetInfoErrors(t *testing.T) {
 	}
 }
 
-// TestDatasetInfoNamesAFileTwice: two entries may name the same file, for different parts of
-// it or for the same rows again.
+// TestDatasetInfoNamesAFileTwice: two entries of dataset_info.json may name the same file, for
+// different parts of it or for the same rows again.
 func TestDatasetInfoNamesAFileTwice(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "m.jsonl", chat("user", "1", "assistant", "a")+"\n"+chat("user", "2", "assistant", "b")+"\n"+chat("user", "3", "assistant", "c"))

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Stats describes a data set. Tokens and the fields after it count the rows as they are used: tokens cut off by
-// truncation are left out.
+// Stats describes a data set. Tokens and the fields after it count rows as training uses them,
+// without truncated tokens.
 type Stats struct {
 	ID         string `json:"id"`
 	Kind       string `json:"kind"` // text, chat, input_ids or pairs
@@ -41,12 +41,13 @@ type Stats struct {
 	LeftThinking int64 `json:"left_thinking,omitempty"`
 	LeftText     int64 `json:"left_text,omitempty"`
 	LeftCalls    int64 `json:"left_calls,omitempty"`
-	// PromptCut counts pairs whose prompt ends with other tokens when an answer follows it. The tokens that
-	// differ count as part of the answer.
+	// PromptCut counts pairs whose prompt ends with other tokens when an answer follows it. The
+	// tokens that differ count as part of the answer.
 	PromptCut int64 `json:"prompt_cut,omitempty"`
-	// Joined, Decoded, Encoded and Reshaped count chats that the template does not accept in the form of their
-	// rows. Joined: it got the parts of a content as one text. Decoded: call arguments as objects. Encoded: call
-	// arguments as JSON strings. Reshaped: functions, texts or thoughts in another shape.
+	// Joined, Decoded, Encoded and Reshaped count chats that the template accepts only in another
+	// form than the row's. Joined: the parts of a content were joined to one text. Decoded: call
+	// arguments became objects. Encoded: call arguments became JSON strings. Reshaped: functions,
+	// texts or thoughts got another shape.
 	Joined   int64    `json:"joined_parts,omitempty"`
 	Decoded  int64    `json:"decoded_arguments,omitempty"`
 	Encoded  int64    `json:"encoded_arguments,omitempty"`
@@ -81,8 +82,9 @@ func (d *Dataset) PairsInRows() int64 {
 	return d.mix.n
 }
 
-// ChatTemplates returns the chat templates that wrote the data, as files (name to content) of a model directory. They
-// are to be saved beside the trained model. nil: the model's own templates were used, or none.
+// ChatTemplates returns the chat templates that wrote the data, as files (name to content) of a
+// model directory. They are saved beside the trained model. nil: the model's own templates were
+// used, or none.
 func (d *Dataset) ChatTemplates() map[string]string {
 	if f := &d.spec.chat; d.IsChat() && f.tmpl != nil && !f.own {
 		return f.tmpl.Files()
@@ -119,8 +121,8 @@ func (d *Dataset) Stats() Stats {
 	return s
 }
 
-// lengths returns how many documents have which length, in Buckets by powers of two. Empty Buckets at either end are
-// left out.
+// lengths counts the documents by length, in Buckets by powers of two. Empty Buckets at either end
+// are left out.
 func (d *Dataset) lengths() []Bucket {
 	var counts [64]int64
 	for i := range d.c.Docs {
@@ -175,7 +177,8 @@ type Report struct {
 	Dropped []string `json:"dropped_at,omitempty"`
 }
 
-// places returns the Report's lists of document locations, each by the document flag that it shows.
+// places returns the Report's lists of document locations, keyed by the document flag that each
+// list shows.
 func (r *Report) places() map[uint64]*[]string {
 	return map[uint64]*[]string{flagMissingEOS: &r.MissingEOS, flagDoubledBOS: &r.DoubledBOS,
 		flagLeftThinking: &r.LeftThinking, flagLeftText: &r.LeftText, flagLeftCalls: &r.LeftCalls, flagPromptCut: &r.PromptCut,
@@ -248,7 +251,7 @@ func (d *Dataset) piece(doc int64, part tokenRange) Piece {
 		LeftThinking: flags&flagLeftThinking != 0, LeftText: flags&flagLeftText != 0, LeftCalls: flags&flagLeftCalls != 0}
 }
 
-// Report makes the Report. It reads the flags of all documents.
+// Report makes the Report. It reads the flags of all documents from the token cache, but no tokens.
 func (d *Dataset) Report() Report {
 	r := Report{FirstSkipped: d.c.FirstSkipped, Cut: d.cutAt, Dropped: d.dropAt}
 	spans := d.setSpans()

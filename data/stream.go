@@ -124,8 +124,9 @@ func (st *stream) begin(s *Spec) error {
 	return nil
 }
 
-// peeked returns the first bytes of r, at most n, and a reader. The reader yields everything that r yields, the
-// returned bytes included; an error of r comes at its place.
+// peeked returns the first n bytes of r, fewer if r ends or fails, and a reader. The reader yields
+// everything that r yields, the returned bytes included. An error of r appears after the bytes that
+// precede it.
 func peeked(r io.Reader, n int) ([]byte, io.Reader) {
 	head := make([]byte, 0, n)
 	var err error
@@ -139,7 +140,8 @@ func peeked(r io.Reader, n int) ([]byte, io.Reader) {
 	return head, io.MultiReader(bytes.NewReader(head), r)
 }
 
-// failing is a reader whose every read returns this error.
+// failing is a reader whose every read returns this error. In the reader of peeked, it follows the
+// bytes that were read before the error.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
@@ -216,9 +218,9 @@ func (s *Spec) container(name string, set int) container {
 	return asText
 }
 
-// raw is the reader of the file's own bytes, which it counts and hashes. After a failed read, all further reads fail.
-// Otherwise code that peeks at a file's start and drops the error (as bufio.Reader.Peek does) would take the rest for
-// the start.
+// raw reads the file's own bytes, and counts and hashes them. After a failed read, all further
+// reads fail too. Some code peeks at a file's start and ignores the error, as bufio.Reader.Peek
+// does; a later read that succeeded would then skip the failed part unnoticed.
 type raw struct{ st *stream }
 
 func (r raw) Read(p []byte) (int, error) {
@@ -290,7 +292,8 @@ func (st *stream) counted() int64 {
 	return st.count
 }
 
-// sum returns the SHA-256 of the whole file, in hexadecimal. It belongs to the record of the file in the token cache.
+// sum returns the SHA-256 of the whole file, in hexadecimal, which the token cache records for the
+// file.
 func (st *stream) sum() (string, error) {
 	if st.container == asParquet { // it was not read from start to end
 		return sumOf(st.src.path, math.MaxInt64)
@@ -354,7 +357,8 @@ type chunk struct {
 	ids, labs []int32
 }
 
-// encoded is a document, or a piece of one, in tokens. Its ids are ids[from:to] of the chunk.
+// encoded describes a document, or a part of one, after tokenizing. Its ids are ids[from:to] of the
+// chunk.
 type encoded struct {
 	kind        kind
 	from, to    int // range of its ids
@@ -368,8 +372,8 @@ type encoded struct {
 	ends        bool  // the error is of a kind that ends the reading, so no later row is wanted
 }
 
-// bad reports whether reading ends with this chunk: reading it failed, or the error of its last document ends the
-// reading.
+// bad reports whether reading ends with this chunk. Either reading the source failed, or the
+// chunk's last document has an error that ends the reading.
 func (c *chunk) bad() bool {
 	n := len(c.docs)
 	return c.err != nil || n > 0 && c.docs[n-1].ends
@@ -394,7 +398,7 @@ type feeder struct {
 	quit   chan struct{}
 }
 
-// errQuit ends a feeder when the builder has stopped and wants no more chunks.
+// errQuit ends the feeder after the builder has stopped, since nobody takes more chunks.
 var errQuit = errors.New("quit")
 
 // chunk returns an empty chunk for data that the stream st will yield next.
@@ -443,8 +447,9 @@ func (f *feeder) run(sources []source, from position) {
 // wholeFile is the size in bytes up to which a text file is read in one piece.
 const wholeFile = 16 << 20
 
-// pieceBytes is the size of the pieces in which a longer text file is read. A piece ends where the tokenizer may cut
-// the text. If there is no such place, the piece grows up to mostPiece bytes; beyond that is an error.
+// pieceBytes is the size of the pieces in which a longer text file is read. A piece ends at a
+// position where the tokenizer may cut the text. If there is no such position, the piece grows up
+// to mostPiece bytes; beyond that is an error.
 const (
 	pieceBytes = 4 << 20
 	mostPiece  = 1 << 30
@@ -510,8 +515,8 @@ func findNUL(r io.Reader) (int64, error) {
 	}
 }
 
-// pieces opens a long text file again and sends it in pieces. tok finds the places between two pieces where the
-// tokenizer may cut the text.
+// pieces opens a long text file again and sends it piece by piece. tok finds the positions at which
+// the tokenizer may cut the text.
 func (f *feeder) pieces(st *stream, tok tokenizer.Splitter) error {
 	again, err := openStream(st.src, f.spec)
 	if err != nil {
@@ -591,8 +596,8 @@ func (f *feeder) rows(st *stream, r rowReader, skip int64) error {
 	}
 }
 
-// sendAt sends c. Before, it sets c's form, unit and types to the stream's, and records in c how many rows and bytes
-// were read so far.
+// sendAt sends the chunk c after it has copied the stream's form, unit and types into c. It also
+// records in c how many rows and bytes were read so far.
 func (f *feeder) sendAt(st *stream, c *chunk) error {
 	c.form, c.known, c.given, c.unit, c.types = st.form, st.known, st.given, st.unit, st.types
 	c.rows, c.bytes = st.rows, st.counted()
@@ -611,8 +616,8 @@ func (st *stream) learn(s *Spec, row []byte) {
 	}
 }
 
-// source sends the documents of the file src and then the mark of the file's end. It leaves out the documents of the
-// first skip rows, which are in the cache already.
+// source sends the documents of the file src, then a chunk that marks the file's end. It leaves out
+// the documents of the first skip rows, which are in the cache already.
 func (f *feeder) source(src source, skip int64) error {
 	entry := &cachedFile{Path: src.path, Size: src.size, MTime: src.mtime, Set: src.set}
 	if f.supply.enough(src.set) {

@@ -10,8 +10,9 @@ import (
 	"mt/data/jinja"
 )
 
-// label sets e.labs, the labels of the tokens e.ids. The template wrote these tokens, as out, for the conversation v.
-// given is v after the repairs that the template needed. Only the assistant's turns are supervised (in the loss).
+// label sets e.labs, the labels of the tokens e.ids. The template wrote the conversation v as out,
+// and e.ids are the tokens of this text. given is v after the repairs that the template needed.
+// Only the assistant's turns are supervised (in the loss).
 func (e *encoder) label(v, given *conversation, out written) error {
 	if err := e.placed(v, out.turns); err != nil {
 		return err
@@ -61,9 +62,9 @@ func ignored(dst []int32, n int) []int32 {
 	return dst
 }
 
-// placed returns an error if it must be known to which message each supervised turn belongs, but the template hides
-// it. A template hides it if its {% generation %} blocks stand outside of a loop over messages. It must be known if a
-// setting or the row excludes some answers.
+// placed returns an error if mt cannot tell which message a supervised turn belongs to, although a
+// setting or the row excludes some answers from training. A template hides the message if its {%
+// generation %} blocks stand outside of a loop over messages.
 func (e *encoder) placed(v *conversation, turns []jinja.Turn) error {
 	if !slices.ContainsFunc(turns, func(t jinja.Turn) bool { return t.Message == jinja.NoMessage }) {
 		return nil
@@ -171,9 +172,9 @@ func (e *encoder) superviseEnds(v *conversation, turns []jinja.Turn, text string
 	return nil
 }
 
-// endBehind looks for the marker of the next turn after position at in e.ids, with only white space between. It
-// returns the position after the marker; at itself if no marker follows. last reports that the conversation ends
-// there, with only white space after at.
+// endBehind looks in e.ids, from position at on, for the marker of the next turn; only white space
+// may precede it. It returns the position after the marker, or at if no marker follows. The result
+// last reports that the conversation ends there, with only white space after at.
 func (e *encoder) endBehind(at int) (end int, last bool) {
 	next := at
 	for next < len(e.ids) && !e.special(e.ids[next]) && blank(e.tok.Decode(e.ids[next:next+1])) {
@@ -191,11 +192,12 @@ func (e *encoder) tokenAt(at int) int {
 	return i
 }
 
-// pausedAt corrects the labels of an assistant's turn, tokens [from, to), that pauses for other messages, such as the
-// results of its tool calls. After the calls, some templates write text that leads over to the results. The model
-// must not learn to write that text, but it must learn the token that ends its turn. alone is the same turn, rendered
-// as if it were the last message, so without such text. Tokens that are not in alone are taken out of the loss. If
-// alone ends with a special token that also follows the turn in e.ids, the token is taken into the loss.
+// pausedAt corrects the labels of an assistant's turn, tokens [from, to), that pauses for other
+// messages, such as the results of its tool calls. After the calls, some templates write text that
+// leads over to the results. The model must not learn that text, but it must learn the token that
+// ends its turn. The text alone is the same turn, rendered as if it were the last message. Tokens
+// missing in alone leave the loss. If alone ends with a special token that also follows the turn in
+// e.ids, this token enters the loss.
 func (e *encoder) pausedAt(from, to int, alone string) error {
 	ids, err := e.tok.Encode(nil, []byte(strings.TrimSpace(alone)))
 	if err != nil {
@@ -261,9 +263,10 @@ func (e *encoder) markerOf(v *conversation, next *jinja.Object) int32 {
 	return e.firstMarker(r.Text[r.Turns[at].From:r.Turns[at].To])
 }
 
-// addedBy returns the text that one more turn adds to the rendering of v. r is the rendering of v with this turn;
-// addedBy also renders v without the turn, and subtracts. It returns "" if r does not begin with the rendering of v.
-// It also returns "" if the rendering of v has text after v's last turn.
+// addedBy returns the text that the last turn of a conversation adds. It renders v, the
+// conversation without this turn, and subtracts the result from r, the rendering with the turn. It
+// returns "" if r does not begin with the rendering of v, or if that rendering has text after v's
+// last turn.
 func (e *encoder) addedBy(v *conversation, r *jinja.Rendered) string {
 	alone, err := e.tmpl.Render(e.variables(v))
 	if err != nil {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestTurnMarks leaves out the turns that a row marks, in whichever program's words.
+// TestTurnMarks: a row can mark turns as not to be trained on, with the fields of OpenAI, ms-swift,
+// axolotl and other programs. These turns are not supervised.
 func TestTurnMarks(t *testing.T) {
 	marks := []struct{ off, on string }{
 		{`"weight":0`, `"weight":1.0`}, {`"weight":false`, `"weight":true`}, {`"weight":"0"`, `"weight":"1"`}, {`"weight":" False"`, `"weight":"TRUE"`},
@@ -47,7 +48,8 @@ func TestTurnMarks(t *testing.T) {
 	}
 }
 
-// TestMutedPrompts: with train_on_prompt everything is supervised except weight-0 turns of any role and their ends.
+// TestMutedPrompts: with train_on_prompt all tokens are supervised, except turns of weight 0, of
+// any role, and the tokens that end them.
 func TestMutedPrompts(t *testing.T) {
 	const (
 		bare    = "{% for m in messages %}{{ {'user': 'U', 'assistant': 'A', 'system': 'T'}[m.role] }}{{ m.content }}{% endfor %}{{ 'A' if add_generation_prompt }}"

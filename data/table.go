@@ -203,8 +203,8 @@ func (t *tableRows) scan() error {
 	}
 }
 
-// doubled is called after a quote inside a quoted value. It reports whether a second quote follows, and reads that
-// quote: together they stand for one quote.
+// doubled is called after a quote inside a quoted value. If a second quote follows, doubled reads
+// it and returns true: the two together stand for one quote.
 func (t *tableRows) doubled() bool {
 	b, err := t.r.ReadByte()
 	if err == nil && b != '"' {

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// TestTables: CSV and TSV are read as tables, whatever separates their values, and give what
-// the same rows in JSON give.
+// TestTables: CSV and TSV files, with any of the usual separators, give the same rows as JSON with
+// the same content.
 func TestTables(t *testing.T) {
 	const (
 		chatted = `[{""role"":""user"",""content"":""h""},{""role"":""assistant"",""content"":""g""}]`
@@ -61,7 +61,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestBadTables: the error of a bad row names its line, and no other row is lost with it.
+// TestBadTables: the error of a bad row names its line. With skip_bad_rows only that row is lost.
 func TestBadTables(t *testing.T) {
 	for _, tt := range []struct {
 		name, content string
@@ -103,7 +103,7 @@ func TestBadTables(t *testing.T) {
 	}
 }
 
-// FuzzTable compares with encoding/csv wherever that reads a file.
+// FuzzTable: wherever encoding/csv can read a table, tableRows gives the same values.
 func FuzzTable(f *testing.F) {
 	for _, s := range []string{"a,b\n1,2\n", "a\n\"x\"\"y\n\"\n\n z \n", "a,b\r\n\"\",\r\n,\n", "a;b\n1;2", "\"a\"\"\",b\n\"1\",", "x\n\"\"\n"} {
 		f.Add([]byte(s))
@@ -144,7 +144,8 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// validHeader reports whether all names are different, so that a JSON object can have them as keys.
+// validHeader reports whether the column names are non-empty UTF-8 and all different, so that they
+// can be the keys of a JSON object.
 func validHeader(names []string) bool {
 	for i, n := range names {
 		if n == "" || n != strings.ToValidUTF8(n, "") || slices.Contains(names[:i], n) {
@@ -154,7 +155,7 @@ func validHeader(names []string) bool {
 	return len(names) > 0
 }
 
-// TestTextRows: the lines of a text file that dataset_info.json describes are rows.
+// TestTextRows: if dataset_info.json describes a text file, each of its lines is a row.
 func TestTextRows(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.txt", "one \"line\"\r\n\n \n two\nthree")
@@ -177,8 +178,8 @@ func TestTextRows(t *testing.T) {
 	}
 }
 
-// TestEmptyAnswerCells: an empty cell in a column of answers is an answer that is missing, as null is in
-// JSON; in another column it is an empty text.
+// TestEmptyAnswerCells: in a column of answers, an empty cell of a CSV file is a missing answer,
+// like null in JSON. In another column it is an empty text.
 func TestEmptyAnswerCells(t *testing.T) {
 	for _, c := range []struct {
 		header, good, empty, column string

@@ -62,8 +62,8 @@ var unsupportedFormats = []unsupportedFormat{
 	{0, "\xfe\xff", "text in UTF-16", toUTF8},
 }
 
-// words are the first bytes of those unsupported formats that begin with letters. A text may begin with the same
-// letters, so more of the file is looked at; see isProse.
+// words lists the first bytes of those unsupported formats that begin with letters. A text may
+// begin with the same letters, so isProse then looks at more of the file.
 var words = []string{"LZIP", "ORC", "GGUF"}
 
 // isProse reports whether head, the start of a file, has only characters that occur in text, and no control
@@ -72,7 +72,8 @@ func isProse(head []byte) bool {
 	return !bytes.ContainsFunc(head, func(r rune) bool { return r < ' ' && !unicode.IsSpace(r) })
 }
 
-// inZIP are the formats whose files are ZIP archives, by file extension. Their first bytes are the same.
+// inZIP lists formats whose files are ZIP archives, by file extension. They all begin with the same
+// bytes.
 var inZIP = map[string]unsupportedFormat{
 	".xlsx": {name: "an Excel workbook", remedy: toCSV}, ".xlsm": {name: "an Excel workbook", remedy: toCSV}, ".ods": {name: "a spreadsheet", remedy: toCSV},
 	".docx": {name: "a Word document", remedy: toText}, ".odt": {name: "a text document", remedy: toText}, ".epub": {name: "an EPUB book", remedy: toText},
@@ -80,7 +81,8 @@ var inZIP = map[string]unsupportedFormat{
 	".pt":  {name: "a file of PyTorch", remedy: toRows}, ".pth": {name: "a file of PyTorch", remedy: toRows},
 }
 
-// olderOffice are the formats of old Microsoft Office versions, by file extension. Their first bytes are the same.
+// olderOffice lists the formats of old Microsoft Office versions, by file extension. They all begin
+// with the same bytes.
 var olderOffice = map[string]unsupportedFormat{
 	".xls": {name: "an Excel workbook", remedy: toCSV}, ".doc": {name: "a Word document", remedy: toText},
 }

@@ -17,7 +17,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// zipped is a ZIP archive of a file.
+// zipped returns the bytes of a ZIP archive that holds one text file.
 func zipped(t *testing.T) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -62,7 +62,7 @@ func TestUnsupported(t *testing.T) {
 		dir := t.TempDir()
 		name := write(t, dir, file, tt.content)
 		s := textSpec(t, 64, name)
-		s.SkipBadRows = true // does not help
+		s.SkipBadRows = true // has no effect on this error
 		_, err := Open(s)
 		wantError(t, err, name, tt.want)
 		if file == "a.jsonl" || file == "a.csv" {
@@ -73,8 +73,8 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// TestProseIsSupported: a text may begin with letters that are also the start of a binary
-// format.
+// TestProseIsSupported: a text that begins with the letters of a binary format, such as ORC, is
+// read as text.
 func TestProseIsSupported(t *testing.T) {
 	for _, text := range []string{"ORCHARDS\r\n\tand é", "ORC", "GGUF is a format", "LZIP too"} {
 		d := mustOpen(t, textSpec(t, 64, write(t, t.TempDir(), "a.txt", text)))
@@ -84,7 +84,8 @@ func TestProseIsSupported(t *testing.T) {
 	}
 }
 
-// TestUnsupportedInADirectory: in a directory unsupported files are passed over, and a note says so.
+// TestUnsupportedInADirectory: in a directory, files of unsupported formats are skipped, and a note
+// says so.
 func TestUnsupportedInADirectory(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.txt", "abc")
@@ -107,8 +108,8 @@ func TestUnsupportedInADirectory(t *testing.T) {
 	wantError(t, err, "empty", name+": it is a ZIP archive; unpack it")
 }
 
-// TestCompressedFiles: each compression is read, whether the file's name tells of it or
-// only its first bytes.
+// TestCompressedFiles: a file in each compression is read, whether its name shows the compression
+// or only its first bytes do.
 func TestCompressedFiles(t *testing.T) {
 	bz, err := base64.StdEncoding.DecodeString( // printf '{"text":"abc"}\n' | bzip2 | base64
 		"QlpoOTFBWSZTWUQguVMAAAbZgAAQEAAAEDoABEogADEA000EJgaeqCoWNqwoI+LuSKcKEgiEFypg")
@@ -178,7 +179,8 @@ func TestNoRegularFiles(t *testing.T) {
 	wantError(t, err, info+": it is a pipe")
 }
 
-// TestFilesWithoutEnd: reading ends even if a file grows meanwhile or the system does not know its size.
+// TestFilesWithoutEnd: reading ends even if a file grows meanwhile, or if the system reports no
+// size for it, as under /proc.
 func TestFilesWithoutEnd(t *testing.T) {
 	name := write(t, t.TempDir(), "a.txt", "abc")
 	s := textSpec(t, 64, name)

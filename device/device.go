@@ -11,7 +11,7 @@ import (
 // DType is the type of the elements of a Tensor.
 type DType uint8
 
-// The element types that a device holds.
+// The element types of tensors.
 const (
 	F32 DType = iota
 	BF16
@@ -142,8 +142,8 @@ type Device interface {
 	Close() error
 }
 
-// Inner returns the innermost device below d's wrappers. A wrapper must have a method Unwrap if its devices need
-// Reach.
+// Inner returns the device that the wrappers around d hide (package wrap). A wrapper needs a method
+// Unwrap if its devices are used with Reach.
 func Inner(d Device) Device {
 	for {
 		w, ok := d.(interface{ Unwrap() Device })
@@ -177,7 +177,7 @@ type Event interface {
 type Stream interface {
 	// CopyH2D enqueues dst = src. src must not change until the copy is done.
 	CopyH2D(dst Mem, src []byte)
-	// CopyD2H enqueues dst = src. Nobody may touch dst until the copy is done.
+	// CopyD2H enqueues dst = src. Nobody may read or write dst until the copy is done.
 	CopyD2H(dst []byte, src Mem)
 	// CopyD2D enqueues dst = src. The two have equal size and do not overlap.
 	CopyD2D(dst, src Mem)

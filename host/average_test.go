@@ -10,7 +10,8 @@ import (
 	"mt/model"
 )
 
-// averaged is an optimizer beside whose planes an average is kept.
+// averaged is an optimizer with one more plane, for an exponential moving average (EMA) of the
+// weights.
 type averaged struct {
 	optim.Elementwise
 	optim.Average
@@ -18,8 +19,9 @@ type averaged struct {
 
 func (a averaged) Planes(p optim.Piece) []optim.Plane { return a.With(a.Elementwise.Planes)(p) }
 
-// TestAverages: after each update every average has moved as in torch, for every kind of update and of weight storage.
-// Up to the update after After it equals the weight.
+// TestAverages: after each update every moving average of weights has the bits that torch.lerp
+// gives, for dense and sparse updates, all ways to store weights, instruction sets and ranks. Up to
+// and including update After + 1, the average equals the weight.
 func TestAverages(t *testing.T) {
 	for _, by := range []optim.Average{{Decay: 0.9}, {Decay: 0.25, After: 2}} {
 		for form := range 3 {
@@ -61,7 +63,8 @@ func TestAverages(t *testing.T) {
 	}
 }
 
-// TestNoAverages: without ema_decay nothing is kept and nothing is averaged.
+// TestNoAverages: with a decay of 0 (no ema_decay), layers have no plane for a moving average, and
+// updates make none.
 func TestNoAverages(t *testing.T) {
 	l := mixed(64, true)
 	s := filledStore(t, averaged{recipe, optim.Average{}}, l, nil)
@@ -73,7 +76,8 @@ func TestNoAverages(t *testing.T) {
 	}
 }
 
-// TestAveragesOfMatrices: a matrix that is moved whole has an average as all else.
+// TestAveragesOfMatrices: a matrix that Muon updates as a whole has a moving average, as all other
+// weights have.
 func TestAveragesOfMatrices(t *testing.T) {
 	by := optim.Average{Decay: 0.75}
 	l := mixed(64, true)
@@ -98,8 +102,9 @@ func TestAveragesOfMatrices(t *testing.T) {
 	}
 }
 
-// TestAveragesOfCodes: an average beside moments in codes follows the weights, in units of several strips and in a piece
-// with fp32 moments.
+// TestAveragesOfCodes: with moments stored as 8-bit or 4-bit codes, the moving average still
+// follows the weights. This holds in units that are updated in several strips, and in a piece whose
+// moments stay fp32.
 func TestAveragesOfCodes(t *testing.T) {
 	by := optim.Average{Decay: 0.75}
 	for bits, bf16 := range map[int]bool{8: true, 4: false} {
@@ -122,7 +127,8 @@ func TestAveragesOfCodes(t *testing.T) {
 	}
 }
 
-// updateAll updates all layers, the table by the gradient of some of its rows.
+// updateAll updates all layers of s by random gradients. The first layer, an embedding, gets the
+// gradient of only some rows.
 func updateAll(s *Store, o optim.Elementwise, step int64) {
 	r := optim.Rate{LR: 0.01, Step: step, Clip: 0.5}
 	table, ids := s.Layers[0], []int32{0, 3, 4, 56, 155}
@@ -132,7 +138,8 @@ func updateAll(s *Store, o optim.Elementwise, step int64) {
 	s.Layers[1].Update(gradOf(s.Layers[1].Layout.Elems, true, uint64(20+step), mean).Part(own.From, own.Elems()), o, r)
 }
 
-// filledStore is a store of shares (nil: all) with random weights.
+// filledStore returns a store with random weights, for one rank's shares of the layers; nil: whole
+// layers.
 func filledStore(t *testing.T, o optim.Optimizer, l []model.Layout, shares []optim.Share) *Store {
 	t.Helper()
 	s := testkit.Must(NewShareStore(l, o.Planes, shares, poolOf(t, 2)))(t)
@@ -150,7 +157,7 @@ func fillWeights(s *Store) {
 	}
 }
 
-// sharesOf are, by rank, the shares of all layers.
+// sharesOf returns, by rank, the shares of all layers.
 func sharesOf(l []model.Layout, o optim.Optimizer, ranks int) [][]optim.Share {
 	out := make([][]optim.Share, ranks)
 	for _, layout := range l {
@@ -161,7 +168,7 @@ func sharesOf(l []model.Layout, o optim.Optimizer, ranks int) [][]optim.Share {
 	return out
 }
 
-// allWeights are the weights of each layer, its tensors behind each other.
+// allWeights returns the weights of each layer, with its tensors one after the other.
 func allWeights(s *Store) (out [][]float32) {
 	for _, layer := range s.Layers {
 		var of []float32
@@ -175,7 +182,8 @@ func allWeights(s *Store) (out [][]float32) {
 	return out
 }
 
-// allOf returns a plane in the layer's flat element space, without the gaps between tensors.
+// allOf returns a plane's elements of all tensors, without the gaps that the layer's flat order of
+// elements has between tensors.
 func allOf(l *LayerState, plane []float32) (out []float32) {
 	for _, tl := range l.Layout.Tensors {
 		out = append(out, plane[tl.Elem:][:tl.Elems()]...)
@@ -183,7 +191,8 @@ func allOf(l *LayerState, plane []float32) (out []float32) {
 	return out
 }
 
-// follow moves averages to weights as torch.lerp does.
+// follow returns the averages after one more update: each moved towards the new weight as
+// torch.lerp does. Up to update by.After + 1 they equal the weights.
 func follow(averages, weights [][]float32, by optim.Average, step int64) [][]float32 {
 	if step <= by.After+1 {
 		return weights

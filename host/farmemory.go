@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// far is the total and the available memory, in bytes, of the NUMA nodes without processors.
+// far has the total and the available memory, in bytes, of all NUMA nodes without processors, such
+// as the memory of a GH200's GPU.
 type far struct{ Capacity, Available int64 }
 
 // farMemory returns the memory of NUMA nodes without processors. The system includes that memory in MemTotal and

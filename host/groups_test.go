@@ -10,7 +10,7 @@ import (
 	"mt/model"
 )
 
-// scaled is an optimizer whose rate is a multiple of the run's.
+// scaled is an optimizer whose learning rate is `by` times the run's.
 type scaled struct {
 	optim.Optimizer
 	by float64
@@ -21,8 +21,9 @@ func (s scaled) At(r optim.Rate) optim.Update {
 	return s.Optimizer.At(r)
 }
 
-// TestGroupsMoveAtTheirRates: each group of a parameter with three tensors, and of the table, gets the bits of an
-// optimizer with the group's learning rate and weight decay.
+// TestGroupsMoveAtTheirRates: parameter groups have their own learning rate and weight decay. Each
+// group is updated to the bits that an optimizer with this rate and decay would give, also if one
+// parameter consists of tensors of three groups.
 func TestGroupsMoveAtTheirRates(t *testing.T) {
 	testkit.NotShort(t)
 	kinds := map[string]func(by func(decay float64) optim.Elementwise) optim.Optimizer{
@@ -64,7 +65,7 @@ func TestGroupsMoveAtTheirRates(t *testing.T) {
 	}
 }
 
-// sameGroup compares the weights of a group.
+// sameGroup compares the weights of the tensors in one parameter group.
 func sameGroup(t *testing.T, group int, want, got *LayerState) {
 	t.Helper()
 	for n, tl := range got.Layout.Tensors {

@@ -13,14 +13,15 @@ import (
 	"mt/model"
 )
 
-// useLevel makes an instruction set the active one until the test ends.
+// useLevel makes updates use the kernels of instruction set level, such as AVX-512, until the test
+// ends.
 func useLevel(t *testing.T, level string) {
 	t.Helper()
 	before := optim.Use(level)
 	t.Cleanup(func() { optim.Use(before) })
 }
 
-// poolOf is a pool that is closed when the test ends.
+// poolOf returns a thread pool that is closed when the test ends.
 func poolOf(t *testing.T, threads int) *parallel.Pool {
 	t.Helper()
 	p := parallel.New(threads)
@@ -28,7 +29,8 @@ func poolOf(t *testing.T, threads int) *parallel.Pool {
 	return p
 }
 
-// embedding, block and head are small layers with odd sizes.
+// embedding, block and head return small layers. Their sizes are odd, so that vector loops have
+// remainders.
 func embedding(rows, cols int) model.Layer {
 	return model.Layer{Kind: model.Embedding, Params: []model.Param{{Role: model.RoleEmbed, Rows: rows, Cols: cols, Dims: 2}}}
 }
@@ -46,7 +48,8 @@ func tiedHead(index, h int) model.Layer {
 		Params: []model.Param{{Role: model.RoleFinalNorm, Rows: h, Cols: 1, Dims: 1}}}
 }
 
-// layouts lays out an embedding, a block and a tied head.
+// layouts returns the layouts of an embedding, two kinds of layers and a head that is tied to the
+// embedding.
 func layouts(bf16 bool) []model.Layout {
 	embed := embedding(67, 19)
 	return []model.Layout{
@@ -56,7 +59,7 @@ func layouts(bf16 bool) []model.Layout {
 	}
 }
 
-// newStore is a store that is closed when the test ends.
+// newStore returns a store that is closed when the test ends.
 func newStore(t *testing.T, l []model.Layout, pool *parallel.Pool) *Store {
 	t.Helper()
 	s := testkit.Must(NewStore(l, recipe.Planes, pool))(t)
@@ -64,7 +67,7 @@ func newStore(t *testing.T, l []model.Layout, pool *parallel.Pool) *Store {
 	return s
 }
 
-// wild is a number of any magnitude: usual ones, zeros, denormals, huge ones.
+// wild returns a random number of any magnitude: usual ones, zeros, subnormal and huge ones.
 func wild(r *rand.Rand) float32 {
 	switch r.IntN(8) {
 	case 0:
@@ -79,7 +82,7 @@ func wild(r *rand.Rand) float32 {
 	return float32(r.NormFloat64())
 }
 
-// fillStore sets weights and moments to random numbers.
+// fillStore sets weights and moments to random numbers, which the function number draws.
 func fillStore(s *Store, seed uint64, number func(*rand.Rand) float32) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for _, l := range s.Layers {
@@ -100,7 +103,7 @@ func fillStore(s *Store, seed uint64, number func(*rand.Rand) float32) {
 	}
 }
 
-// gradOf is a gradient of n random elements, which number draws.
+// gradOf returns a gradient of n random elements, which the function number draws.
 func gradOf(n int64, bf16 bool, seed uint64, number func(*rand.Rand) float32) optim.Grad {
 	r := rand.New(rand.NewPCG(seed, 2))
 	values := make([]float32, n)
@@ -110,7 +113,8 @@ func gradOf(n int64, bf16 bool, seed uint64, number func(*rand.Rand) float32) op
 	return gradFrom(values, bf16)
 }
 
-// gradFrom is a gradient with these values, rounded where it is bf16.
+// gradFrom returns a gradient with these values. rounded: its elements are bf16, to which the
+// values are rounded.
 func gradFrom(values []float32, rounded bool) optim.Grad {
 	g := optim.Grad{BF16: rounded, Elems: int64(len(values))}
 	words := make([]float32, len(values)) // for the alignment
@@ -128,7 +132,7 @@ func gradFrom(values []float32, rounded bool) optim.Grad {
 	return g
 }
 
-// values are the elements of g as fp32.
+// values returns the elements of g as fp32.
 func values(g optim.Grad) []float32 {
 	out := make([]float32, g.Elems)
 	for i := range out {
@@ -141,8 +145,8 @@ func values(g optim.Grad) []float32 {
 	return out
 }
 
-// sameBits fails the test unless a and b hold the same state, bit for bit. Any two
-// NaNs count as the same.
+// sameBits fails the test unless a and b have the same weights and planes, bit for bit. Any two
+// NaNs count as equal.
 func sameBits(t *testing.T, a, b *Store) {
 	t.Helper()
 	for i, l := range a.Layers {
@@ -170,7 +174,7 @@ func sameFloats(t *testing.T, what string, want, got []float32) {
 	}
 }
 
-// mean is a random number of the magnitude of weights and gradients.
+// mean returns a random number of the magnitude of weights and gradients.
 func mean(r *rand.Rand) float32 { return float32(r.NormFloat64()) }
 
 var (
@@ -178,10 +182,10 @@ var (
 	rate   = optim.Rate{LR: 1e-2, Step: 3, Clip: 0.625}
 )
 
-// floats are the elements of a plane of l.
+// floats returns the elements of the plane of l with this name.
 func floats(l *LayerState, name string) []float32 { return optim.View[float32](l.Plane(name)) }
 
-// bytesOf is the memory of x as bytes.
+// bytesOf views the memory of x as bytes.
 func bytesOf(x []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
 }

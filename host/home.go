@@ -11,9 +11,10 @@ type Home interface {
 	Release(i int)
 	// Tile returns the memory of layer i that streams to the device; nil if the tile is on disk.
 	Tile(i int) []byte
-	// ReadTile reads the bytes [from, from+len(into)) of layer i's tile from disk, as last flushed. into must be
-	// aligned to 4 KiB. The range must begin and end at chunk boundaries of the extent (extents.Options.Chunk), or end
-	// at the extent's end. The extent has optim.Pages(Layout.TileBytes) bytes.
+	// ReadTile reads the bytes [from, from+len(into)) of layer i's tile from disk, as last flushed.
+	// The tile is stored as an extent, which is read in chunks with checksums. So the range must
+	// begin and end at chunk boundaries (extents.Options.Chunk) or at the extent's end. The extent
+	// has optim.Pages(Layout.TileBytes) bytes. into must be aligned to 4 KiB.
 	ReadTile(i int, from int64, into []byte) error
 	// Fetch reads the state of layer i, and its tile if that is on disk, into the state slot with this number.
 	// Afterwards the layer can be acquired.

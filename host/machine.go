@@ -27,8 +27,8 @@ func MachineMemory() Machine {
 	return m
 }
 
-// machineIn is MachineMemory for the file system root, where tests put their own files. page is the size of a page in
-// bytes. Sources: proc_meminfo(5), proc_pid_statm(5).
+// machineIn is MachineMemory for any file system root, so that tests can use their own files. page
+// is the size of a page in bytes. Sources: proc_meminfo(5), proc_pid_statm(5).
 func machineIn(root fs.FS, page int64) (m Machine) {
 	info, _ := fs.ReadFile(root, "proc/meminfo")
 	of := map[string]*int64{"MemTotal:": &m.Capacity, "MemAvailable:": &m.Available, "Cached:": &m.Cached}

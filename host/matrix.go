@@ -27,8 +27,8 @@ func (l *LayerState) ApplyMatrix(m optim.Matrix, o optim.Grad, by *optim.MatrixU
 	l.pieces(m, func(at, n int64) { by.Apply(m, at, n, l.weight(), o.Part(at, n)) })
 }
 
-// pieces cuts matrix m into pieces of at most matrixPiece elements and calls f once for each piece, on all cores. A
-// piece is n elements from element at of the matrix.
+// pieces cuts matrix m into pieces of at most matrixPiece elements and calls f once for each piece,
+// on all cores. A piece has n elements and begins with element `at` of the matrix.
 func (l *LayerState) pieces(m optim.Matrix, f func(at, n int64)) {
 	l.changed = true
 	elems := m.Elems()

@@ -76,7 +76,7 @@ func (r Room) atMost(bytes int64, by string, args ...any) Room {
 // Without /proc the result is unknown.
 func AvailableMemory() Room { return availableIn(os.DirFS("/")) }
 
-// availableIn is AvailableMemory for the file system root, where tests put their own files.
+// availableIn is AvailableMemory for any file system root, so that tests can use their own files.
 func availableIn(root fs.FS) Room {
 	var room Room
 	if kib := field(root, "proc/meminfo", "MemAvailable:"); kib >= 0 {
@@ -117,8 +117,9 @@ var limits = []struct{ name, used, ulimit string }{
 	{"Max data size", "VmData:", "ulimit -d"},
 }
 
-// limitSlack is the most memory, in bytes, that the Go runtime maps for itself during a run. It maps its heap in ranges
-// of 64 MiB, and a stack for every thread. Room under a ulimit excludes it.
+// limitSlack is the most memory, in bytes, that the Go runtime maps for itself during a run. The
+// runtime maps its heap in ranges of 64 MiB, and a stack for every thread. The room under a ulimit
+// is reduced by it.
 const limitSlack = 192 << 20
 
 // underLimits returns the smaller of r and the memory that the process may still take under its resource limits.
@@ -152,8 +153,8 @@ type groupFiles struct {
 	cache             []string // lines of memory.stat for pages that the kernel can drop
 }
 
-// leave returns the smallest of room and the memory that the control group at dir and each of its ancestors still
-// allow.
+// leave returns the smaller of room and the memory that the control groups still allow: the group
+// at dir and each of its ancestors.
 func (f groupFiles) leave(room Room, root fs.FS, dir string) Room {
 	for dir = path.Join("/", dir); ; dir = path.Dir(dir) {
 		at := path.Join(f.base, dir)

@@ -2,8 +2,8 @@ package host
 
 import "sync/atomic"
 
-// nodeQueues has one queue for each node: the indices of items, whose memory is on the node, from next to end−1, which
-// nobody has taken yet.
+// nodeQueues has one queue of work items for each NUMA node: the items whose memory is on the node.
+// A queue is the range of indices from next to end−1, which no thread has taken yet.
 type nodeQueues []struct {
 	next atomic.Int64
 	end  int64
@@ -25,8 +25,9 @@ func newNodeQueues(nodes, count int, node func(i int) int) nodeQueues {
 	return q
 }
 
-// take returns an index that no call has returned: one of the node first if there is one left, otherwise one of another
-// node. Together, callers must take at most as many indices as there are.
+// take returns the index of an item that no call has returned before. It takes an item of node
+// `first` if one is left, otherwise an item of another node. All calls together must take at most
+// as many indices as there are.
 func (q nodeQueues) take(first int) int {
 	for j := range q {
 		own := &q[(first+j)%len(q)]

@@ -13,7 +13,8 @@ import (
 	"mt/base/parallel"
 )
 
-// fakeSystem is a System with the processors that it is told of.
+// fakeSystem implements NodeSystem with the processors that a test gives it. It records the nodes
+// that Prefer asks for.
 type fakeSystem struct {
 	affinity []int
 	cpu      func() int
@@ -44,7 +45,8 @@ func (g *fakeSystem) Prefer(_ []byte, node int) error {
 	return g.refuse
 }
 
-// nodeTree is a file system with the nodes' processors, and more files.
+// nodeTree returns a file system like Linux's /sys, with the nodes that have memory, each node's
+// processors, and more files.
 func nodeTree(hasMemory string, cpulists map[int]string, more map[string]string) fstest.MapFS {
 	root := fstest.MapFS{"sys/devices/system/node/has_memory": {Data: []byte(hasMemory + "\n")}}
 	for id, cpus := range cpulists {
@@ -56,7 +58,7 @@ func nodeTree(hasMemory string, cpulists map[int]string, more map[string]string)
 	return root
 }
 
-// upTo is 0 … n-1.
+// upTo returns 0 … n−1.
 func upTo(n int) (out []int) {
 	for i := range n {
 		out = append(out, i)
@@ -74,7 +76,7 @@ func TestFind(t *testing.T) {
 		name     string
 		root     fstest.MapFS
 		affinity []int
-		want     []Node // nil: nothing is laid out
+		want     []Node // nil: FindNodes finds none
 	}{
 		{"two", nodeTree("0-1", two, nil), upTo(8), []Node{{0, []int{0, 1, 2, 3}}, {1, []int{4, 5, 6, 7}}}},
 		{"four, whose processors are apart", nodeTree("0-3", four, nil), upTo(16),
@@ -163,15 +165,15 @@ func TestRefusalIsANote(t *testing.T) {
 	}
 }
 
-// TestRunTakesItsOwnFirst: a thread takes all items of its own node first. Every item is done once, with threads on any
-// nodes.
+// TestRunTakesItsOwnFirst: Nodes.Run lets a thread take all items of its own node before others.
+// Whatever nodes the threads run on, every item is done exactly once.
 func TestRunTakesItsOwnFirst(t *testing.T) {
 	const count = 40
 	node := func(i int) int { return i / 10 } // four nodes with ten each
 	for _, c := range []struct {
 		name string
 		cpu  func() int
-		want int // the node of which the first are
+		want int // the node whose items are taken first
 	}{
 		{"at node 2", func() int { return 13 }, 2},
 		{"at a processor of none", func() int { return 77 }, 0},
@@ -219,7 +221,8 @@ func TestRunDoesEverythingOnce(t *testing.T) {
 	}
 }
 
-// TestThisSystem: the system answers, or nothing is laid out.
+// TestThisSystem: on the machine of the test, the system reports processors and rejects a node that
+// cannot exist. A system that reports none is skipped.
 func TestThisSystem(t *testing.T) {
 	sys := ThisNodeSystem()
 	cpus, err := sys.Affinity()

@@ -19,7 +19,7 @@ var nodes = sync.OnceValue(func() *Nodes { return FindNodes(os.DirFS("/"), ThisN
 // MachineNodes returns the NUMA nodes that arenas and updates are distributed over; nil for one node.
 func MachineNodes() *Nodes { return nodes() }
 
-// span is a range of an arena that lies on one node.
+// span is a range of an arena that is placed on one NUMA node; node is the node's index.
 type span struct {
 	b    []byte
 	node int

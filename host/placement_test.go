@@ -14,7 +14,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// given is a system of two or four nodes with two processors each.
+// given is a NodeSystem with one to four nodes of two processors each.
 type given struct {
 	nodes  int
 	cpu    int
@@ -41,7 +41,7 @@ func (g *given) Prefer(b []byte, node int) error {
 	return g.refuse
 }
 
-// find makes the nodes of the system.
+// find returns the Nodes that mt finds on this system.
 func (g *given) find() *Nodes {
 	lists := []string{"0-1", "2-3", "4-5", "6-7"}
 	root := fstest.MapFS{"sys/devices/system/node/has_memory": {Data: []byte("0-" + string(rune('0'+g.nodes-1)))}}
@@ -60,8 +60,8 @@ func useNodes(t *testing.T, g *given) *Nodes {
 	return n
 }
 
-// TestLay: every byte of an arena is in one span, the spans of a node are adjacent in the list, and each node has its
-// part of each piece, up to page rounding.
+// TestLay: lay puts every byte of an arena into exactly one span and sorts the spans by node. Each
+// node gets its part of each piece (such as a layer's tile), up to rounding to pages.
 func TestLay(t *testing.T) {
 	testkit.NotShort(t)
 	for _, page := range []int{4 << 10, 64 << 10} {
@@ -145,7 +145,8 @@ func TestUpdateBitsDoNotDependOnNodes(t *testing.T) {
 	}
 }
 
-// TestUpdatesBeginAtTheirNode: a thread of a node updates first what lies there.
+// TestUpdatesBeginAtTheirNode: a thread first updates the elements whose memory is on its own NUMA
+// node.
 func TestUpdatesBeginAtTheirNode(t *testing.T) {
 	for cpu, want := range map[int]int{0: 0, 2: 1, 5: 2, 7: 3} {
 		n := useNodes(t, &given{nodes: 4, cpu: cpu})
@@ -171,7 +172,7 @@ func TestUpdatesBeginAtTheirNode(t *testing.T) {
 	}
 }
 
-// TestOneNode: where there is one node, arenas are touched as a whole.
+// TestOneNode: with one NUMA node, an arena is one span and is not distributed.
 func TestOneNode(t *testing.T) {
 	b := make([]byte, 3<<20)
 	if got := lay(b, []int64{int64(len(b))}, nil, os.Getpagesize()); len(got) != 1 || len(got[0].b) != len(b) {
@@ -179,7 +180,8 @@ func TestOneNode(t *testing.T) {
 	}
 }
 
-// TestMachineTellsNodes: what is shown of the machine's memory has the nodes, where there are several.
+// TestMachineTellsNodes: MachineMemory reports the number of NUMA nodes if there are several; 0 if
+// there is one.
 func TestMachineTellsNodes(t *testing.T) {
 	useNodes(t, &given{nodes: 4})
 	if got := MachineMemory().Nodes; got != 4 {

@@ -12,7 +12,7 @@ import (
 	"mt/model"
 )
 
-// small are optimizers that keep less than AdamW.
+// small has optimizers that keep less state than AdamW with fp32 moments.
 var small = map[string]optim.Optimizer{
 	"adamw 8-bit": optim.Quantised{By: recipe, Bits: 8},
 	"adamw 4-bit": optim.Quantised{By: recipe, Bits: 4},
@@ -23,8 +23,9 @@ var small = map[string]optim.Optimizer{
 	"nesterov":    optim.SGD{Momentum: 0.9, WeightDecay: 0.1, Nesterov: true},
 }
 
-// mixed returns two layers: an embedding whose rows are cut by blocks, and a layer with a vector and a parameter of
-// three pieces. The second piece is too small for codes.
+// mixed returns two layers: an embedding whose rows are cut by the blocks that share a scale, and a
+// layer with a vector and a parameter that consists of three tensors (pieces). The second piece is
+// too small for quantised moments.
 func mixed(hidden int, bf16 bool) []model.Layout {
 	embed := model.Param{Role: model.RoleEmbed, Rows: 160, Cols: hidden, Dims: 2}
 	name := func(row, rows int) model.Stored { return model.Stored{Name: "t", Row: row, Rows: rows} }
@@ -40,8 +41,9 @@ func mixed(hidden int, bf16 bool) []model.Layout {
 	return out
 }
 
-// moved is a store of shares (nil: all) after two updates by o, of rows of the table (dense: of all, with zeros)
-// and of the whole layer.
+// moved returns a store after two updates by optimizer o. It has one rank's shares; nil: whole
+// layers. The updates change the embedding's table by the gradient of some rows (dense: of all
+// rows, with zeros for the others), and the other layer as a whole.
 func moved(t *testing.T, o optim.Optimizer, l []model.Layout, shares []optim.Share, threads int, dense bool) *Store {
 	t.Helper()
 	s := testkit.Must(NewShareStore(l, o.Planes, shares, poolOf(t, threads)))(t)
@@ -72,8 +74,9 @@ func moved(t *testing.T, o optim.Optimizer, l []model.Layout, shares []optim.Sha
 	return s
 }
 
-// TestSmallStatesHaveTheSameBitsEverywhere: results do not depend on threads, ranks, instruction set, or on a sparse or
-// dense gradient of the table. The test covers weights with lower halves, without, and fp32 weights.
+// TestSmallStatesHaveTheSameBitsEverywhere: with optimizers of small state, such as 8-bit AdamW,
+// the results do not depend on threads, ranks, instruction set, or on whether the table's gradient
+// is sparse or dense. It covers weights with lower halves, weights without, and fp32 weights.
 func TestSmallStatesHaveTheSameBitsEverywhere(t *testing.T) {
 	for at, name := range slices.Sorted(maps.Keys(small)) {
 		o := small[name]
@@ -115,7 +118,8 @@ func TestSmallStatesHaveTheSameBitsEverywhere(t *testing.T) {
 	}
 }
 
-// TestSmallStatesMoveAll: an update moves every weight of a matrix of several units, and the state that is kept of it.
+// TestSmallStatesMoveAll: an update changes every weight of a matrix that consists of several
+// units, and all of its state.
 func TestSmallStatesMoveAll(t *testing.T) {
 	for name, o := range small {
 		p := model.Param{Role: model.RoleDown, Rows: 272, Cols: 256, Dims: 2, Stored: []model.Stored{{Name: "t", Rows: 272}}} // 2.125 units
@@ -147,7 +151,7 @@ func TestSmallStatesMoveAll(t *testing.T) {
 	}
 }
 
-// samePart compares what a share has of a layer with the layer.
+// samePart compares a rank's share of a layer (part) with the same elements of the whole layer.
 func samePart(t *testing.T, whole, part *LayerState) {
 	t.Helper()
 	own, l := part.Share, whole.Layout
@@ -168,7 +172,8 @@ func samePart(t *testing.T, whole, part *LayerState) {
 	}
 }
 
-// TestBytesOfSmallStates: what a parameter of a matrix of a model takes beside its weight, whose 4 bytes stay.
+// TestBytesOfSmallStates: each optimizer's planes have the expected number of bytes for each weight
+// of a matrix, scales included. The 4 bytes of the weight itself are not counted.
 func TestBytesOfSmallStates(t *testing.T) {
 	l := mixed(896, true)[0]
 	for name, want := range map[string]float64{"adamw 8-bit": 2 + 8./256, "adamw 4-bit": 1 + 8./128, "lion": 4, "lion 8-bit": 1 + 4./256, "sgd": 0, "momentum": 4} {

@@ -67,8 +67,8 @@ func (l *LayerState) rows(t, row, n, elems int) (at, end int) {
 // gatherRows is the number of rows that GatherRows copies at a time on one thread.
 const gatherRows = 64
 
-// GatherRows copies those rows of tensor t whose indices are ids to dst (len(ids), cols), on all threads of the store.
-// Rows keep the dtype of the tile: bf16 or fp32.
+// GatherRows copies the rows of tensor t whose indices are ids, in this order, to dst (len(ids),
+// cols). It uses all threads of the store. Rows keep the dtype of the tile: bf16 or fp32.
 func (l *LayerState) GatherRows(dst []byte, t int, ids []int32) {
 	l.owned(t)
 	GatherRows(dst, l.Layout, l.Tile, t, ids, l.pool)

@@ -10,7 +10,8 @@ import (
 	"mt/model"
 )
 
-// wide are an embedding whose rows units cut (a unit has 32768 elements), a block and a head.
+// wide returns an embedding, a block and a head. The embedding is so large that units (of 32768
+// elements) cut its rows.
 func wide(hidden int, bf16 bool) []model.Layout {
 	embed := model.Param{Role: model.RoleEmbed, Rows: 157, Cols: hidden, Dims: 2}
 	var out []model.Layout
@@ -25,8 +26,9 @@ func wide(hidden int, bf16 bool) []model.Layout {
 	return out
 }
 
-// TestShares: for any number of ranks, the shares cover every element once, in order, and their tile ranges cover the
-// tile. Together the ranks' updates give the bits of a single rank, for dense gradients and gradients of rows.
+// TestShares: for any number of ranks, their shares cover every element of a layer once, in order,
+// and the shares' ranges of the tile cover the tile. The ranks' updates together give the bits of a
+// single rank, for dense gradients and gradients of some rows.
 func TestShares(t *testing.T) {
 	cut := false
 	for _, hidden := range []int{64, 576, 896} {
@@ -90,7 +92,8 @@ func checkShares(t *testing.T, l model.Layout, shares []optim.Share) {
 	}
 }
 
-// shareOfStore is a store of these shares with what whole has, written row by row as a model is.
+// shareOfStore returns a store of these shares with the content of whole, which it copies row by
+// row, as loading a model does.
 func shareOfStore(t *testing.T, whole *Store, shares []optim.Share) *Store {
 	t.Helper()
 	var l []model.Layout
@@ -114,7 +117,8 @@ func shareOfStore(t *testing.T, whole *Store, shares []optim.Share) *Store {
 	return s
 }
 
-// sameShare compares a share of a layer with the layer: its part of the tile, and all that is beside.
+// sameShare compares one rank's share of a layer with the whole layer: its part of the tile, its
+// lower halves and its planes.
 func sameShare(t *testing.T, whole, part *LayerState) {
 	t.Helper()
 	own := part.Share
@@ -134,7 +138,9 @@ func sameShare(t *testing.T, whole, part *LayerState) {
 	}
 }
 
-// TestShareBytes: a store of shares takes the reported memory: two bytes a parameter and its part of ten.
+// TestShareBytes: a store of one rank's shares allocates as many bytes as ShareBytes says. That is
+// 2 bytes for each weight of the tile, and its share of the 10 bytes for each weight's lower half
+// and moments.
 func TestShareBytes(t *testing.T) {
 	l, before := wide(576, true), Usage()
 	var own []optim.Share

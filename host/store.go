@@ -164,10 +164,11 @@ const (
 	loArena   = "/lo"
 )
 
-// free has the part of each arena that no layer has yet, by the arena's name.
+// free has the part of each arena that is not given to a layer yet, by the arena's name.
 type free map[string][]byte
 
-// take returns the next bytes of an arena. The next call begins at a page boundary.
+// take returns the next bytes of an arena, for one layer. The part for the following layer begins
+// at a page boundary.
 func (f free) take(arena string, bytes int64) []byte {
 	b := f[arena][:bytes:bytes]
 	f[arena] = f[arena][optim.Pages(bytes):]

@@ -31,8 +31,8 @@ func TestStoreTakesTwelveBytesAParameter(t *testing.T) {
 		for _, layout := range l {
 			params += layout.Layer.Elems()
 		}
-		// The rest of a page for each plane of each layer, and 128 elements for
-		// each tensor.
+		// Each plane of each layer is rounded up to a page, and each tensor to 128 elements. slack
+		// is the most that this rounding adds.
 		if slack := int64(len(l) * 4 * (pageBytes + 128*12)); held < 12*params || held > 12*params+slack {
 			t.Errorf("bf16 %t: %d bytes for %d parameters", bf16, held, params)
 		}
@@ -94,8 +94,9 @@ func TestTooLargeAModelIsAnError(t *testing.T) {
 	}
 }
 
-// TestSmallArenasShareAReading: small arenas share a reading of the available memory until they have used their part or
-// the reading is old. An arena that does not fit is refused even right after a reading.
+// TestSmallArenasShareAReading: checkAvailable reads the available memory once for several small
+// arenas, until they have used their part of it or the reading is a second old. An arena that does
+// not fit is refused even right after a reading.
 func TestSmallArenasShareAReading(t *testing.T) {
 	room := AvailableMemory()
 	if !room.Known || room.Bytes < 1<<30 {
@@ -224,8 +225,8 @@ func TestAvailableMemory(t *testing.T) {
 	}
 }
 
-// TestWordsOfLackingMemory: the error names no amount that is not known or that
-// rounds to nothing.
+// TestWordsOfLackingMemory: the out-of-memory error omits an amount that is unknown or that would
+// be shown as 0.
 func TestWordsOfLackingMemory(t *testing.T) {
 	for want, room := range map[string]Room{
 		"out of host memory: moments wants 4.6 GiB":                                             {},
@@ -238,7 +239,7 @@ func TestWordsOfLackingMemory(t *testing.T) {
 	}
 }
 
-// TestUse: updates run on the cores that were given last.
+// TestUse: after SetPool, updates run on the new pool's threads.
 func TestUse(t *testing.T) {
 	first, second := poolOf(t, 1), poolOf(t, 2)
 	s := &Store{Layers: []*LayerState{{pool: first}, {pool: first}}}

@@ -10,10 +10,11 @@ import (
 	"mt/model"
 )
 
-// Tier says which data of a store is on disk. The state of a layer on disk (lower halves and planes) is one extent, and
-// is in memory only while it occupies a state slot. The tile stays in memory, unless it is on disk too. Then it is an
-// extent of its own and shares the state slot. The same holds for a gradient that waits on disk. The zero Tier keeps
-// everything in memory.
+// Tier says which data of a store is on disk. The state of a layer on disk (lower halves and
+// planes) is stored as one extent, a fixed range of the files, and is in memory only while it
+// occupies a state slot. The tile stays in memory, unless it is on disk too. Then it is an extent
+// of its own and shares the state slot. The same holds for a gradient that waits on disk. The zero
+// Tier keeps everything in memory.
 type Tier struct {
 	StateOnDisk []bool // by layer
 	Slots       int    // number of state slots; each has the size that the largest layer on disk needs
@@ -189,7 +190,7 @@ func (s *Store) StateOnDisk(i int) bool { return s.tier.has(i) }
 // TileOnDisk reports whether the tile of layer i is on disk.
 func (s *Store) TileOnDisk(i int) bool { return s.tier.hasTile(i) }
 
-// extentBytes returns the bytes of the layer's state on disk.
+// extentBytes returns the size of the layer's state on disk, where it is one extent.
 func (l *LayerState) extentBytes() int64 {
 	var placed []optim.Placed
 	for _, p := range l.Planes {
@@ -198,7 +199,8 @@ func (l *LayerState) extentBytes() int64 {
 	return optim.ExtentBytes(l.Layout, placed, l.Share)
 }
 
-// bind makes mem the memory of the lower halves and planes. mem nil: they have no memory until the next bind.
+// bind cuts mem, a state slot's part for this layer's state, into the memory of its lower halves
+// and planes. With mem nil, they have no memory until the next bind.
 func (l *LayerState) bind(mem []byte) {
 	l.State = mem
 	take := func(bytes int64) []byte {

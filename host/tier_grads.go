@@ -1,7 +1,7 @@
 package host
 
-// This file handles gradients that wait on disk. In a state slot, the gradient lies behind the state and the tile;
-// Flush does not write it.
+// This file handles gradients that wait on disk until the norm over all layers is known. In a state
+// slot, the gradient lies behind the state and the tile; Flush does not write it.
 
 // gradBytes returns the bytes of layer i's gradient in a state slot and on disk; 0 if it stays in memory.
 func (t Tier) gradBytes(i int) int64 {

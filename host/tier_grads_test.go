@@ -14,8 +14,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestGradientsOfATier: a gradient on disk returns to its layer's state slot, behind state and tile, without changing
-// them, nor they it. A gradient or state that has changed on disk is an error with its name.
+// TestGradientsOfATier: a gradient written to disk returns to its layer's state slot, behind state
+// and tile, and none of the three overwrites another. If a gradient or state was changed on disk,
+// reading it returns an error with the layer's name.
 func TestGradientsOfATier(t *testing.T) {
 	layouts := layouts(true)
 	planes := optim.Planes(optim.AdamW{}.Planes)

@@ -12,8 +12,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestTieredStore: states and tiles on disk are initially zero, keep written content, and are unavailable while on
-// disk.
+// TestTieredStore: states and tiles on disk are zero at first and later have the content written
+// last. A layer whose state is only on disk cannot be acquired.
 func TestTieredStore(t *testing.T) {
 	for _, tiles := range [][]bool{nil, {false, false, true, false}} {
 		testTieredStore(t, tiles)
@@ -111,7 +111,8 @@ func testTieredStore(t *testing.T, tiles []bool) {
 		}
 		testkit.NoError(t, s.WithLayer(i, false, isWritten))
 	}
-	// In slots, settled without being flushed: what an update has changed is written, and nothing else.
+	// Two layers are in state slots and not flushed. Settle must write the layer that was changed
+	// by an update, and not the other.
 	_, before := files.Moved()
 	for slot, i := range []int{0, 2} {
 		testkit.NoError(t, s.Fetch(i, slot))

@@ -20,8 +20,8 @@ func (l *LayerState) Update(g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	})
 }
 
-// UpdateTensor updates one tensor by g, the gradient of the whole tensor. It serves an embedding table that is tied to
-// the output projection, because its gradient is in the head's slab.
+// UpdateTensor updates one tensor by g, the gradient of the whole tensor. It is for an embedding's
+// table that is tied to the output projection: the table's gradient is in the head's slab.
 func (l *LayerState) UpdateTensor(tensor int, g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	tl := l.owned(tensor)
 	if g.Elems != tl.Elems() {
@@ -31,10 +31,10 @@ func (l *LayerState) UpdateTensor(tensor int, g optim.Grad, o optim.Optimizer, r
 	l.updateTensor(tensor, g, o, r)
 }
 
-// UpdateRows updates the layer's first tensor, the embedding's table (V, h). rows (len(ids), h) is the gradient of
-// those rows of the table whose indices are ids; the ids must rise strictly. All other rows have zero gradients and are
-// updated like these. Only elements in the store's share are read and updated, also if a row is only partly in the
-// share.
+// UpdateRows updates the layer's first tensor, the embedding's table (V, h). rows (len(ids), h) is
+// the gradient of the table's rows with indices ids, which must rise strictly. All other rows have
+// zero gradients and are updated too, because momentum and weight decay change them. Only elements
+// in the store's share are read and updated, also if a row is only partly in the share.
 func (l *LayerState) UpdateRows(ids []int32, rows optim.Grad, o optim.Optimizer, r optim.Rate) {
 	tl := l.owned(0)
 	what := fmt.Sprintf("update layer %d %s", l.Layout.Index, tl.Role)

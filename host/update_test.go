@@ -13,9 +13,10 @@ import (
 	"mt/model"
 )
 
-// The weights are compared with PyTorch's formula in float64, from fp32 gradients. After ten steps an fp32 weight
-// differs by about 10 roundings of its own (2⁻²⁴ of at most 8) and of an update (at most lr·10·2⁻²⁰). 1e-5 covers both
-// and is a thousandth of one update.
+// TestUpdateFollowsTheFormula compares ten steps with PyTorch's formula in float64. Ten updates
+// round an fp32 weight of at most 8 ten times, each by 2⁻²⁴ relative (5e-6 together), and have
+// errors of at most lr·10·2⁻²⁰ themselves. The bound 1e-5 covers both and is a thousandth of one
+// update.
 func TestUpdateFollowsTheFormula(t *testing.T) {
 	const bound = 1e-5
 	for _, bf16 := range []bool{false, true} {
@@ -25,7 +26,7 @@ func TestUpdateFollowsTheFormula(t *testing.T) {
 		clear(l.Plane("m"))
 		clear(l.Plane("v"))
 		for n, tl := range l.Layout.Tensors {
-			// Matrices decay, norms do not.
+			// Weight decay applies to matrices and not to norms.
 			decays, known := map[model.Role]bool{model.RoleAttnNorm: false, model.RoleGateUp: true, model.RoleDown: true}[tl.Role]
 			if !known {
 				t.Fatalf("does %s decay?", tl.Role)
@@ -53,7 +54,7 @@ func TestUpdateFollowsTheFormula(t *testing.T) {
 	}
 }
 
-// reference is one step in float64.
+// reference makes one step of AdamW in float64, in the order of PyTorch's formula.
 func reference(w, m, v []float64, g []float32, a optim.AdamW, rate optim.Rate, decay bool) {
 	bc1 := 1 - math.Pow(a.Beta1, float64(rate.Step))
 	bc2 := 1 - math.Pow(a.Beta2, float64(rate.Step))
@@ -68,7 +69,8 @@ func reference(w, m, v []float64, g []float32, a optim.AdamW, rate optim.Rate, d
 	}
 }
 
-// Every level on any number of threads is compared with plain Go on one.
+// TestUpdateHasTheSameBitsEverywhere: updates with every instruction set and any number of threads
+// give the bits of plain Go on one thread.
 func TestUpdateHasTheSameBitsEverywhere(t *testing.T) {
 	testkit.NotShort(t)
 	for _, bf16 := range []bool{false, true} {
@@ -85,8 +87,8 @@ func TestUpdateHasTheSameBitsEverywhere(t *testing.T) {
 	}
 }
 
-// updated is a store after updates of all kinds, whose weights and gradients are
-// wild numbers.
+// updated returns a store after updates of all kinds with the kernels of instruction set k. Its
+// weights and gradients are numbers of any magnitude (wild).
 func updated(t *testing.T, k string, threads int, bf16, gradBF16 bool) *Store {
 	useLevel(t, k)
 	s := newStore(t, layouts(bf16), poolOf(t, threads))
@@ -151,7 +153,8 @@ func TestUpdateRowsWithoutIDs(t *testing.T) {
 	}
 }
 
-// TestUpdatesChange: every kind of update marks the layer as changed.
+// TestUpdatesChange: every kind of update marks the layer as changed, so that Settle writes it to
+// disk.
 func TestUpdatesChange(t *testing.T) {
 	l := layouts(true)[:1]
 	for name, update := range map[string]func(l *LayerState){
@@ -169,8 +172,8 @@ func TestUpdatesChange(t *testing.T) {
 	}
 }
 
-// A gradient that is not finite must show in weights and moments: nothing may turn
-// it into a number.
+// TestUpdateKeepsNonFinite: a gradient that is NaN or infinite makes weights and moments
+// non-finite. No kernel may turn it into a finite number.
 func TestUpdateKeepsNonFinite(t *testing.T) {
 	for _, k := range optim.Levels() {
 		useLevel(t, k)
@@ -191,8 +194,8 @@ func TestUpdateKeepsNonFinite(t *testing.T) {
 	}
 }
 
-// A moment that gets no gradients becomes zero, and does not stay among the
-// denormals.
+// TestMomentEndsAtZero: a moment that gets no more gradients becomes zero, and does not stay a
+// subnormal number, which would make updates slow.
 func TestMomentEndsAtZero(t *testing.T) {
 	for _, k := range optim.Levels() {
 		useLevel(t, k)
@@ -268,7 +271,8 @@ func bigEmbedding(rows, cols int, bf16 bool) model.Layout {
 	return model.NewLayout(embedding(rows, cols), bf16, model.Param{})
 }
 
-// The tied table moves as it would by the dense sum of the two gradients it has.
+// TestTiedTableMovesByTheSum: a table that embedding and head share is updated as by one dense
+// gradient, the sum of the head's and the embedding's.
 func TestTiedTableMovesByTheSum(t *testing.T) {
 	for _, dstBF16 := range []bool{false, true} {
 		for _, rowsBF16 := range []bool{false, true} {
@@ -303,15 +307,15 @@ func TestTiedTableMovesByTheSum(t *testing.T) {
 	}
 }
 
-// padded is the bytes of g, followed by zeros up to elems elements.
+// padded returns the bytes of g, followed by zeros up to the size of elems fp32 elements.
 func padded(g optim.Grad, elems int64) []byte {
 	b := bytesOf(make([]float32, elems))
 	copy(b, g.Data)
 	return b
 }
 
-// TestWeightsAloneCannotBeUpdated: a store without planes has no memory for them,
-// and an update of it panics.
+// TestWeightsAloneCannotBeUpdated: a store that is made without planes, for evaluation, allocates
+// none, and an update panics.
 func TestWeightsAloneCannotBeUpdated(t *testing.T) {
 	s := testkit.Must(NewStore(layouts(true), nil, nil))(t)
 	defer s.Close()
@@ -321,8 +325,8 @@ func TestWeightsAloneCannotBeUpdated(t *testing.T) {
 	mustPanic(t, func() { s.Layers[1].Update(gradOf(s.Layers[1].Layout.Elems, false, 1, mean), recipe, rate) })
 }
 
-// TestPlanesAreTheLayersOwn: a layer keeps the planes that its parameters ask for,
-// and an update changes nothing else.
+// TestPlanesAreTheLayersOwn: each layer has exactly the planes that the optimizer's function gives
+// for its parameters, and an update changes no other plane.
 func TestPlanesAreTheLayersOwn(t *testing.T) {
 	average := optim.Plane{Name: "average", DType: optim.F32, Kind: "averages", Of: "nobody"}
 	planes := func(p optim.Piece) []optim.Plane {
@@ -372,8 +376,8 @@ func TestPlanesAreTheLayersOwn(t *testing.T) {
 	}
 }
 
-// TestUnitsAreAsTheirOptimizerCuts: a layer is cut into units again when another
-// optimizer moves it.
+// TestUnitsAreAsTheirOptimizerCuts: a layer is divided into units once for each optimizer, and
+// again when another optimizer updates it.
 func TestUnitsAreAsTheirOptimizerCuts(t *testing.T) {
 	s := newStore(t, layouts(true), nil)
 	l := s.Layers[1]
@@ -387,7 +391,7 @@ func TestUnitsAreAsTheirOptimizerCuts(t *testing.T) {
 	}
 }
 
-// counting counts how often a layer is cut.
+// counting is an AdamW that counts how often a layer is divided into units.
 type counting struct {
 	optim.AdamW
 	cuts int

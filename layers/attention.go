@@ -73,15 +73,21 @@ func (l *launch) rotate(c span) {
 	if !l.dims.rotatesFirst {
 		l.rope(to, c, false)
 	}
+	l.shareKV(to, c)
 }
 
-// normHeads norms q and k, and v if values are normed, in the packed rows x of chunk c and writes packed rows y. One
-// norm covers one head or all heads of a row (Config.QKNormWhole). y may be x, unless values are normed.
+// normHeads applies the q/k norm to q and k, and the value norm to v if the model has one. Input x
+// has packed rows (q, k and v side by side) of chunk c's tokens; the result is y, also packed. One
+// norm covers one head or all heads of a row (Config.QKNormWhole). y may be x, unless values are
+// normed.
 func (l *launch) normHeads(y, x device.Tensor, c span) {
 	d := l.dims
 	a := op.RMSNorm{Y: y, RStd: l.rstdQ.of(c), X: x, W: l.headNorm(model.RoleQNorm), Rows: c.n, Groups: d.qGroups, Dim: d.q / d.qGroups,
 		XStride: d.raw, YStride: d.qkv, Eps: l.spec.Config.RMSNormEps, Offset: l.spec.Config.NormOffset}
 	op.Do(l.dev, l.s, a)
+	if d.shared {
+		return
+	}
 	a.Y, a.X, a.RStd, a.W = from(y, d.q), from(x, d.q), l.rstdK.of(c), l.headNorm(model.RoleKNorm)
 	a.Groups, a.Dim = d.kGroups, d.kv/d.kGroups
 	op.Do(l.dev, l.s, a)
@@ -92,8 +98,8 @@ func (l *launch) normHeads(y, x device.Tensor, c span) {
 	}
 }
 
-// rawV returns the column at which the values begin in a row of the qkv projection. If keys also serve as values, this
-// is the keys' column.
+// rawV returns the column at which the values begin in a row of the qkv projection. If the model
+// uses keys as values too, this is the keys' column.
 func (d dims) rawV() int { return d.raw - d.kv }
 
 // headOnes returns the weight of a norm of heads without weights: ones. It is empty in a prediction, which has no
@@ -113,21 +119,29 @@ func (l *launch) headNorm(r model.Role) device.Tensor {
 	return l.w[r]
 }
 
-// rope rotates the q and k heads of chunk c's packed rows x in place; with inverse it rotates them back, for gradients.
-// Blocks without a rotary embedding skip the rotation. With query scaling it then multiplies q by the factor of its
-// position, also with inverse.
+// rope rotates the q and k heads of chunk c's packed rows x in place; with inverse it rotates them
+// back, for gradients. Blocks without a rotary embedding skip the rotation. If the model scales
+// queries by position, rope then multiplies q, or its gradient, by that scale.
 func (l *launch) rope(x device.Tensor, c span, inverse bool) {
 	d, cfg := l.dims, l.spec.Config
 	pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))
 	if cfg.Turns(l.block) {
 		r := l.ropes[cfg.RopeOf(l.block)]
-		op.Do(l.dev, l.s, op.RoPE{X: from(x, cfg.RopeAt()), Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.heads + d.kvHeads,
+		op.Do(l.dev, l.s, op.RoPE{X: from(x, cfg.RopeAt()), Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.turned(),
 			Dim: d.headDim, Rotary: r.rotary, Stride: d.qkv, Inverse: inverse, Interleaved: cfg.RopeInterleaved})
 	}
 	if r := l.queryScaling; cfg.ScalesQueries(l.block) {
 		op.Do(l.dev, l.s, op.RoPE{X: x, Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.heads, Dim: d.headDim, Rotary: r.rotary,
 			Stride: d.qkv, Inverse: inverse})
 	}
+}
+
+// turned returns the number of heads that a block rotates: of queries, and of its own keys.
+func (d dims) turned() int {
+	if d.shared {
+		return d.heads
+	}
+	return d.heads + d.kvHeads
 }
 
 // from returns the elements of t from index off to the end. In packed rows this is the view that begins at column off
@@ -167,8 +181,9 @@ func (l *launch) attentionShape() op.AttentionShape {
 		Window: c.Window(l.block), Softcap: float32(c.AttnSoftcap)}
 }
 
-// attend writes l.o, attention's output, and l.lse, the log-sum-exp, if a later operation reads it. In a recurrent
-// block it runs the recurrence instead.
+// attend runs attention for the whole micro-batch. It writes l.o, attention's output, and l.lse,
+// the log-sum-exp, if a later operation reads it. In a recurrent block it runs the recurrence
+// instead.
 func (l *launch) attend() {
 	if l.dims.recurrent {
 		l.recur(device.Tensor{}, device.Tensor{})
@@ -229,7 +244,8 @@ type attentionOutput interface {
 	grad(l *launch, dy device.Tensor, c span)
 }
 
-// plainOutput passes the output on unchanged.
+// plainOutput is the attentionOutput of models whose output projection reads attention's output
+// unchanged.
 type plainOutput struct{}
 
 func (plainOutput) of(l *launch, c span) device.Tensor { return l.o.of(c) }
@@ -247,7 +263,8 @@ type hiddenLink interface {
 	getDQKV(l *launch, c span) // loads the gradients of attention's inputs of a chunk
 }
 
-// nearLink is the hiddenLink of a run without Spec.OnHost. It copies nothing, because all rows stay on the device.
+// nearLink is the hiddenLink of a run with hidden states on the device. It copies nothing, because
+// attention's inputs and outputs stay there.
 type nearLink struct{}
 
 func (nearLink) putQKV(*launch, span)  {}

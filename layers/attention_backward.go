@@ -43,8 +43,8 @@ func (l *launch) startBackward(g Grads, dxdy, x Hidden, first bool) {
 	}
 }
 
-// recompute computes the inputs of attention's backward that the forward did not keep. No level keeps normed and
-// rotated q and k, because recomputing them costs little for their size.
+// recompute computes the inputs of attention's backward that the forward did not keep. Normed and
+// rotated q and k are never kept, because recomputing them is cheap for their size.
 func (l *launch) recompute() {
 	project := l.keep < KeepQKV
 	if project || l.dims.qkNorm {
@@ -118,8 +118,9 @@ func (l *launch) attendBackward() {
 	l.sinkGrad(l.lse, 0, d.heads)
 }
 
-// sinkGrad accumulates the gradients of the sinks of heads first to first+heads−1. It runs after their attention
-// backward, which leaves l.delta; lse is their log-sum-exp.
+// sinkGrad accumulates the gradients of the attention sinks of heads first to first+heads−1. It
+// runs after the heads' attention backward, which has written l.delta (for each row the sum of
+// output times output gradient). lse is the heads' log-sum-exp.
 func (l *launch) sinkGrad(lse device.Tensor, first, heads int) {
 	sum, ok := l.g[model.RoleSinks]
 	if !ok {
@@ -134,6 +135,7 @@ func (l *launch) sinkGrad(lse device.Tensor, first, heads int) {
 func (l *launch) projectBackward(c span) {
 	d, s := l.dims, l.s
 	dqkv := l.dqkv.of(c)
+	l.shareKVGrad(dqkv, c)
 	if d.rotatesFirst {
 		dqkv = l.normHeadsBackward(dqkv, c)
 	}
@@ -171,6 +173,9 @@ func (l *launch) normHeadsBackward(dqkv device.Tensor, c span) device.Tensor {
 		RStd: l.rstdQ.of(c), Rows: c.n, Groups: d.qGroups, Dim: d.q / d.qGroups, DXStride: d.raw, DYStride: d.qkv, XStride: d.raw,
 		Offset: l.spec.Config.NormOffset}
 	op.Do(l.dev, l.s, a)
+	if d.shared {
+		return dx
+	}
 	a.DX, a.DY, a.X = from(dx, d.q), from(dqkv, d.q), from(raw, d.q)
 	a.DW, a.W, a.RStd = l.g[model.RoleKNorm], l.headNorm(model.RoleKNorm), l.rstdK.of(c)
 	a.Groups, a.Dim = d.kGroups, d.kv/d.kGroups

@@ -27,6 +27,7 @@ func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x Hid
 	t.spec.fits(mb.Tokens)
 	l := t.newLaunch(s, withMLP, block, w, mb, saved, ws, false)
 	l.between(x, y)
+	l.passOn()
 	l.attention()
 	for c := range l.chunks() {
 		fetch(s, c, l.x)
@@ -36,8 +37,8 @@ func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x Hid
 	}
 }
 
-// launch is the state that the steps of one launch share: one micro-batch in a decoder block, or in the attention of
-// one.
+// launch is the state that the steps of one launch share. A launch runs one micro-batch through a
+// decoder block, or through the attention of a block with experts.
 type launch struct {
 	*Templates
 	buffers
@@ -52,8 +53,11 @@ type launch struct {
 	far   scratch // what is in host memory with Spec.OnHost
 	side  *launch // of the mixer beside attention; nil: none
 	x, y  rows    // input; output, or in the backward the gradient in place
-	// first: the parameters' gradients are overwritten, not accumulated.
+	// first: this is the first micro-batch of the visit, so the parameters' gradients are
+	// overwritten instead of accumulated.
 	first bool
+	// passengers of the input, and of the output or its gradient, behind the (T, h) rows (passengers.go)
+	passX, passY device.Tensor
 }
 
 func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, mb MicroBatch, saved, ws device.Mem, backward bool) *launch {
@@ -70,9 +74,11 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 	return l
 }
 
-// between sets l.x to the input x. It sets l.y to y: the output or, in the backward, the gradient.
+// between sets l.x, the rows of the launch's input x, and l.y, the rows of y. In the forward y is
+// the output, in the backward the gradient.
 func (l *launch) between(x, y Hidden) {
 	l.x, l.y = l.hidden(x, l.group.in), l.hidden(y, l.group.io)
+	l.passX, l.passY = l.passengersOf(x.Dev), l.passengersOf(y.Dev)
 	if l.side != nil {
 		l.side.x, l.side.y = l.x, l.y
 	}
@@ -118,7 +124,7 @@ func (t *Templates) norm(s device.Stream, y, rstd, x device.Tensor, w Weights, r
 	op.Do(t.dev, s, a)
 }
 
-// normBias maps a norm's weight to its bias.
+// normBias maps the role of a norm's weight to the role of the norm's bias.
 var normBias = map[model.Role]model.Role{model.RoleAttnNorm: model.RoleAttnNormBias, model.RoleMLPNorm: model.RoleMLPNormBias,
 	model.RoleFinalNorm: model.RoleFinalNormBias}
 
@@ -145,6 +151,7 @@ func (l *launch) mlp(c span) {
 		l.down(l.n, device.Tensor{}, c)
 		l.addNormed(l.s, l.y.of(c), x2.of(c), l.n.of(c), l.w[model.RolePostMLPNorm], c.n)
 	}
+	l.addPerLayer(c)
 	l.scaleLayer(c)
 }
 
@@ -156,8 +163,8 @@ func (l *launch) scaleLayer(c span) {
 	}
 }
 
-// scaleBy multiplies x (n, h) by the one element of the tensor by. zeros (n) i32 is scratch: the index of that element
-// for each row.
+// scaleBy multiplies x (n, h) by a scalar parameter, the only element of the tensor by. Scratch
+// memory zeros (n) i32 holds the indices with which all rows select that element.
 func (t *Templates) scaleBy(s device.Stream, x, by, zeros device.Tensor, n int) {
 	s.Zero(zeros.Mem())
 	op.Do(t.dev, s, op.ScaleRows{X: x, W: by, Index: zeros, T: n, C: t.dims.hidden, P: 1})

@@ -49,7 +49,7 @@ var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.
 	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleMLPNormBias, model.RoleGateUpBias, model.RoleUpBias, model.RoleDownBias,
 	model.RolePostMLPNorm, model.RoleFinalNorm, model.RoleFinalNormBias, model.RoleLMHeadBias,
 	model.RoleRouterNorm, model.RoleExpertScales, model.RoleExpertNorm, model.RolePostDenseNorm, model.RolePostExpertNorm,
-	model.RoleSinks, model.RoleXIELU, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
+	model.RoleSinks, model.RoleXIELU, model.RolePerLayerPostNorm, model.RolePerLayerNorm, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
 
 // zeroVectors clears the gradients in g whose roles are in vectors. Matrices need no clearing: the first product
 // overwrites their gradient.
@@ -96,9 +96,9 @@ func (t *Templates) addBiasGrad(s device.Stream, g Grads, r model.Role, dy devic
 // overwrites the gradient instead of adding.
 func (l *launch) overwrites(c span) bool { return l.first && c.at == 0 }
 
-// mlpBackward processes the tokens of chunk c. l.y holds dy, the gradient of the block's output, and receives the
-// gradient of the residual stream before the MLP. In a parallel block it adds the MLP's gradient with respect to x to
-// dy.
+// mlpBackward is the backward of the MLP for the tokens of chunk c. Buffer l.y holds dy, the
+// gradient of the block's output, and receives the gradient of the residual stream before the MLP.
+// In a parallel block it adds the MLP's gradient with respect to the block's input x to dy.
 func (l *launch) mlpBackward(c span) {
 	d, s := l.dims, l.s
 	if l.keep < KeepAll && !d.parallel {
@@ -113,12 +113,14 @@ func (l *launch) mlpBackward(c span) {
 	if d.normOut {
 		l.activate(c)
 		l.down(l.out, device.Tensor{}, c)
+		l.perLayerBackward(c)
 		dy = l.outNormBackward(model.RolePostMLPNorm, l.out.of(c), c)
 	}
 	l.biasGrad(model.RoleDownBias, dy, c.n, d.hidden)
 	l.inputGrad(s, act, dy, l.w[model.RoleDown], c.n, d.hidden, d.ffn)
 	l.activateBackward(c)
-	// From here on act holds f(gate)·up again and gu its gradient.
+	// From here on act holds the MLP's activation f(gate)·up again, and gu the gradient of gate and
+	// up.
 	up, bias := l.upRoles()
 	l.weightGrad(s, l.g[model.RoleDown], dy, act, c.n, d.hidden, d.ffn, l.overwrites(c))
 	l.weightGrad(s, l.g[up], gu, in, c.n, d.up, d.hidden, l.overwrites(c))
@@ -126,8 +128,9 @@ func (l *launch) mlpBackward(c span) {
 	l.inputBackward(up, r, gu, src, d.up, c)
 }
 
-// inputBackward adds to l.y the gradient of x that comes through a projection input(x)·Wᵀ. dy (n, out) is the gradient
-// of the projection's output. w is the role of W, and r the role of the input norm's weight.
+// inputBackward is the backward of a projection input(x)·Wᵀ with respect to x, whose gradient it
+// adds to l.y. Tensor dy (n, out) is the gradient of the projection's output. w is the role of the
+// matrix W, and r the role of the input norm's weight.
 func (l *launch) inputBackward(w, r model.Role, dy device.Tensor, x rows, out int, c span) {
 	if y, h := l.y.of(c), l.dims.hidden; !l.dims.normIn {
 		op.Do(l.dev, l.s, op.MatMul{M: c.n, N: h, K: out, A: dy, B: l.w[w], C: y, D: y})

@@ -7,8 +7,8 @@ import (
 	"mt/device/op"
 )
 
-// CacheStep describes the tokens that generation adds to one sequence's cache at once: the prompt or a piece of it,
-// later one token at a time. All tensors are i32.
+// CacheStep describes the tokens that a generation step adds to a sequence's key/value cache: first
+// the prompt or a piece of it, later one token at a time. All tensors are i32.
 type CacheStep struct {
 	Tokens int           // new tokens, at most Spec.MaxTokens
 	Start  int           // tokens in the cache already
@@ -91,6 +91,8 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 	}
 	l := t.newLaunch(s, mlp, block, w, MicroBatch{Tokens: step.Tokens, Pos: step.Pos}, device.Mem{}, ws, false)
 	l.x, l.y = whole(x, d.hidden), whole(y, d.hidden)
+	l.passX, l.passY = l.passengersOf(x), l.passengersOf(y)
+	l.passOn()
 	if l.side != nil {
 		l.side.x, l.side.y = l.x, l.y
 		l.side.decode(step, sideCache)
@@ -111,8 +113,9 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 	return l
 }
 
-// cachedShape returns the shape of attention from the new tokens to the cached rows. first is the first row that they
-// attend to: row 0, or the start of their attention chunk.
+// cachedShape returns the shape of attention from the new tokens to the cached rows. The first
+// cached row that they attend to is first: 0 or, with chunked attention, the start of the first new
+// token's chunk.
 func (l *launch) cachedShape(step CacheStep) (a op.AttentionShape, first int) {
 	a = l.attentionShape()
 	a.CuQ, a.CuK, a.Seqs = step.CuQ, step.CuK, 1

@@ -8,8 +8,8 @@ import (
 	"mt/model"
 )
 
-// TestChunkBounds: the bounds of chunks, also for documents that are exactly one chunk long, one token longer, or
-// shorter.
+// TestChunkBounds: ChunkBounds cuts each document into attention chunks of 4 tokens. The documents
+// include ones exactly one chunk long, one token longer, and shorter.
 func TestChunkBounds(t *testing.T) {
 	s := Spec{Config: config(func(c *model.Config) { c.ChunkSize, c.ChunkedAttention = 4, []bool{true, false} })}
 	if got, want := s.ChunkBounds([]int32{0, 3, 7, 12, 13, 25}), []int32{0, 3, 7, 11, 12, 13, 17, 21, 25}; !reflect.DeepEqual(got, want) {
@@ -35,7 +35,8 @@ func TestChunkBounds(t *testing.T) {
 	}
 }
 
-// TestCachedPieces: text processed in pieces, which may end inside a chunk, has the logits of the text as a whole.
+// TestCachedPieces: with chunked attention, generation that processes a text in several pieces
+// gives the logits of the text in one piece. The pieces may end inside an attention chunk.
 func TestCachedPieces(t *testing.T) {
 	cfg := config(func(c *model.Config) { c.ChunkSize, c.ChunkedAttention, c.NumLayers = 4, []bool{true, false, true}, 3 })
 	const tokens = 13

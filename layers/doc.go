@@ -7,6 +7,13 @@
 // the losses of all chunks come before any gradient, because both answers decide each token's factor
 // (op.PreferenceWeights).
 //
+// # Passengers
+//
+// Some models pass more than the hidden state from block to block: per-layer inputs, and keys and values that later
+// blocks share (Gemma 4 E2B). These passengers lie behind the hidden state's rows in the same memory (passengers.go).
+// Slots, spills, lanes and gradients treat them as part of the hidden state. A layer of its own computes the per-layer
+// inputs from the embedding (kind_per_layer.go, per_layer.go).
+//
 // # Experts
 //
 // A block with experts is two layers: its attention, and a layer in parts, the router (part 0) and the
@@ -18,7 +25,8 @@
 //     where each expert's pairs begin and enqueues no expert earlier; no thread blocks.
 //   - Expert: one launch over the tokens of all micro-batches adds to the sum. A shared expert is one
 //     that every token chooses, the last part of the layer, with a width of its own.
-//   - Combine: each micro-batch takes its rows of the sum as the layer's output.
+//   - Combine: each micro-batch takes its rows of the sum as the layer's output. If the sum is normed, the
+//     layer keeps it for the backward, whose Route turns the gradient of the output into that of the sum.
 //
 // The backward routes again with the same bits, so the counts of the forward still hold. Experts follow in
 // reverse, first those still in slots. Each gradient goes to its range of the layer's slab. Combine turns the

@@ -26,7 +26,8 @@ func (t *Templates) EmbedForward(s device.Stream, x Hidden, table device.Tensor,
 	}
 }
 
-// embedSpace is the embedding's workspace; it is empty unless hidden states are on the host.
+// embedSpace is the embedding's workspace; it is empty unless hidden states are on the host. C is
+// the number of tokens in a chunk, and P the number of columns that are processed at once.
 //
 //	x (C, h) act: the current chunk
 //	dy (T, P) act, rows (V, P) f32: P columns of the gradient, and of the rows' gradient; only

@@ -9,9 +9,10 @@ import (
 	"mt/model"
 )
 
-// The embedding's scale is rounded to the weights' type, forward and backward, if Transformers keeps the scale in a
-// tensor of that type: √12 = 3.4641 becomes 3.46875 in bf16, whose spacing there is 1/64. A scale that is a Python
-// number is not rounded.
+// TestEmbedScaleIsRounded: the embedding's scale is rounded to the weights' type, forward and
+// backward, if Transformers keeps the scale in a tensor of that type. For example, √12 = 3.4641
+// becomes 3.46875 in bf16, whose spacing there is 1/64. A scale that is a Python number in
+// Transformers is not rounded.
 func TestEmbedScaleIsRounded(t *testing.T) {
 	for _, tc := range []struct {
 		act     device.DType

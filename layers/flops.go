@@ -1,13 +1,14 @@
 package layers
 
-// RecomputedFLOPs returns the FLOPs that the backward of all blocks computes a second time under Keep. A multiply-add
-// is two.
+// RecomputedFLOPs returns the FLOPs that the backward of all blocks computes a second time, because
+// Spec.Keep does not keep the results of the forward. A multiply-add is two.
 //
 //	tokens: of the micro-batch or batch; pairs: its (query, key) pairs, summed over the blocks
 //	whose attention is computed again (see PairsAgain)
 //
-// Matrix products and attention's forward count. Norms and rotations do not, as in model FLOPs. The scores that
-// AttentionBackward computes again on every level do not count either: they are part of that operation.
+// Matrix products and attention's forward count. Norms and rotations do not, as in model FLOPs. The
+// attention scores that AttentionBackward always computes again do not count either: they belong to
+// the operation.
 func (s Spec) RecomputedFLOPs(tokens, pairs int64) int64 {
 	n := s.attentionFLOPs(pairs)
 	for block := s.NoBackward; block < s.Config.NumLayers; block++ {
@@ -27,8 +28,9 @@ func (s Spec) PairsAgain(length int) (n int64) {
 	return n
 }
 
-// BlockRecomputes returns the FLOPs that one block's backward computes a second time under keep: products for the
-// given tokens, and attention for the block's given pairs.
+// BlockRecomputes returns the FLOPs that one block's backward computes a second time if the forward
+// keeps the results that keep names. Result products has the FLOPs of the given tokens' matrix
+// products, result attention the FLOPs of the block's (query, key) pairs.
 func (s Spec) BlockRecomputes(block int, keep Keep, tokens, pairs int64) (products, attention int64) {
 	if keep < KeepAttention {
 		attention = s.attentionFLOPs(pairs)
@@ -39,8 +41,9 @@ func (s Spec) BlockRecomputes(block int, keep Keep, tokens, pairs int64) (produc
 // attentionFLOPs returns the FLOPs of attention's forward for the given (query, key) pairs: the products QKᵀ and PV.
 func (s Spec) attentionFLOPs(pairs int64) int64 { return 4 * pairs * int64(newDims(s).q) }
 
-// productsAgain returns the FLOPs per token that a block's backward computes again under keep. It counts matrix
-// products and, in a recurrence, the convolution and the state.
+// productsAgain returns the FLOPs per token that a block's backward computes a second time if the
+// forward keeps the results that keep names. It counts matrix products and, in a recurrence, the
+// convolution and the state.
 func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	d, c := s.dims(block), s.Config
 	product := func(in, out int) int64 { return 2 * int64(in) * int64(out) }

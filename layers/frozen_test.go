@@ -10,8 +10,8 @@ import (
 	"mt/model"
 )
 
-// freezings returns cfg with one parameter of the layer frozen, and with all others frozen, for each of its
-// parameters.
+// freezings returns variants of cfg for each parameter of layer l: one with this parameter frozen,
+// and one with all others frozen.
 func freezings(cfg *model.Config, l model.Layer) []*model.Config {
 	var out []*model.Config
 	freeze := func(frozen func(model.Role, int) bool) {
@@ -32,7 +32,8 @@ func freezings(cfg *model.Config, l model.Layer) []*model.Config {
 	return out
 }
 
-// sameTrained checks that got has exactly the gradients that cfg trains, with the bits that they have in all.
+// sameTrained checks that got has gradients of exactly the parameters that cfg trains. They must
+// have the bits that they have in all, the gradients of a run without frozen parameters.
 func sameTrained(t *testing.T, cfg *model.Config, got, all map[string][]float64) {
 	t.Helper()
 	frozen := map[string]bool{}
@@ -84,7 +85,8 @@ func TestFrozenLeavesTheRest(t *testing.T) {
 	}
 }
 
-// TestFrozenExpertsLeaveTheRest is TestFrozenLeavesTheRest for routers and experts, the shared one included.
+// TestFrozenExpertsLeaveTheRest: in layers with experts, freezing one parameter of the router or
+// the experts (the shared one included), or all but one, changes no bit of the other gradients.
 func TestFrozenExpertsLeaveTheRest(t *testing.T) {
 	testkit.NotShort(t)
 	for _, c := range moeCases {

@@ -6,36 +6,28 @@ import (
 	"mt/model"
 )
 
-// This file has blocks with a gated delta net (model.GatedDeltaNet), and output gates. One product makes a token's q,
+// This file has blocks with a gated delta net (model.GatedDeltaNet). One product makes a token's q,
 // k, v and z, another its b and a. A short convolution along each sequence changes q, k and v. The gated delta rule
-// takes them with b and a. Its output is normed head by head and multiplied by SiLU(z). An output gate of attention is
-// made beside q, k and v, and its sigmoid multiplies the output. Source: arXiv:2412.06464; transformers,
+// takes them with b and a. Its output is normed head by head and multiplied by SiLU(z). Source: arXiv:2412.06464; transformers,
 // modeling_qwen3_next.
 
-// gdnBuffers are a launch's buffers in a block with a gated delta net. K and V are the columns of all heads' keys and
-// values. o is (T, V); qkv is (T, 2·K+2·V): q, k, v and z before the convolution. In the backward do and dqkv have the
-// same sizes.
+// gdnBuffers are a launch's buffers in a block with a gated delta net. Here K and V are the numbers
+// of columns of all heads' keys and values, and C is the number of tokens in a chunk. The launch's
+// o is (T, V), and its qkv (T, 2·K+2·V): q, k, v and z before the convolution. In the backward do
+// and dqkv have the same sizes.
 //
 //	gates (T, 2·Heads) act: b, then a
 //	conv (T, 2·K+V) act: q, k and v after the convolution
-//	states (⌈T/64⌉, Heads, KeyDim, ValueDim) f32: at the start of every chunk but the first of
-//	  a sequence
+//	states (⌈T/64⌉, Heads, KeyDim, ValueDim) f32: at the start of every 64 tokens, except the
+//	  start of a sequence
 //
 // In the backward:
 //
 //	dgates, dconv: gradients of gates and conv
-//	rstd (C, Heads) f32: of the output's norm
 type gdnBuffers struct {
-	gates, conv, dgates, dconv, rstd rows
-	states                           device.Tensor
+	gates, conv, dgates, dconv rows
+	states                     device.Tensor
 }
-
-// gateBuffers are a launch's buffers for the output gate, for the C tokens of one chunk; out is the width of the
-// output:
-//
-//	both (C, 2·out) act: the gate and the output it multiplies; in the backward later their gradients
-//	narrow (C, out) act: the gated output, then its gradient
-type gateBuffers struct{ both, narrow rows }
 
 // gatedDeltaNet is the recurrence of model.GatedDeltaNet.
 type gatedDeltaNet struct{ *model.GatedDeltaNet }
@@ -43,7 +35,7 @@ type gatedDeltaNet struct{ *model.GatedDeltaNet }
 // widths sets the widths of a block with this recurrence: o has the V value columns, and qkv the columns of q, k, v and
 // z.
 func (r gatedDeltaNet) widths(d dims) dims {
-	d.gated, d.output = true, gatedOutputs{}
+	d.gated, d.output = true, gatedOutputs{activation: op.SiLU, heads: r.Heads, dim: r.ValueDim}
 	d.q, d.out, d.qkv = r.Values(), r.Values(), r.Convolved()+r.Values()
 	return d
 }
@@ -73,7 +65,7 @@ func (r gatedDeltaNet) buffers(s Spec, all *buffers, d dims, keep Keep, tokens i
 	b.conv = ws.wholeRows(d.act, tokens, r.Convolved())
 	if backward {
 		b.dgates, b.dconv = ws.wholeRows(d.act, tokens, 2*r.Heads), ws.wholeRows(d.act, tokens, r.Convolved())
-		b.rstd = ws.chunkRows(device.F32, chunkOf(s.ChunkTokens, tokens), r.Heads)
+		all.gate.rstd = ws.chunkRows(device.F32, chunkOf(s.ChunkTokens, tokens), r.Heads)
 	}
 }
 
@@ -85,8 +77,9 @@ func (r gatedDeltaNet) project(l *launch, n device.Tensor, c span) {
 	l.linear(l.s, l.gdn.gates.of(c), n, l.w[model.RoleRecurGates], none, none, c.n, d.hidden, 2*r.Heads)
 }
 
-// convolve writes l.gdn.conv, q, k and v after the short convolution. tail holds the last inputs of the cached sequence
-// in generation; otherwise it is none.
+// convolve writes l.gdn.conv: q, k and v after the short convolution along each sequence. In
+// generation, tail holds the last inputs of the cached sequence, which the convolution continues;
+// otherwise tail is none.
 func (r gatedDeltaNet) convolve(l *launch, tail device.Tensor) {
 	op.Do(l.dev, l.s, op.ShortConv{Y: l.gdn.conv.t, X: l.qkv.t, W: l.w[model.RoleRecurTaps], Cu: l.mb.Cu, Tail: tail, Seqs: l.mb.Seqs, T: l.mb.Tokens,
 		C: r.Convolved(), Taps: r.Taps, XStride: l.dims.qkv})
@@ -99,8 +92,9 @@ func (r gatedDeltaNet) shape(l *launch) op.DeltaShape {
 		GateStride: 2 * r.Heads}
 }
 
-// scan writes l.o, the rule's output, and l.gdn.states if the launch has memory for them. last is the cached sequence's
-// state in generation; otherwise it is none.
+// scan writes l.o, the gated delta rule's output, and l.gdn.states if the launch has memory for
+// them. In generation, last is the cached sequence's state, which the rule continues; otherwise
+// last is none.
 func (r gatedDeltaNet) scan(l *launch, last device.Tensor) {
 	op.Do(l.dev, l.s, op.GatedDelta{DeltaShape: r.shape(l), O: l.o.t, QKV: l.gdn.conv.t, Gates: l.gdn.gates.t, ALog: l.w[model.RoleRecurDecay],
 		DtBias: l.w[model.RoleRecurDtBias], States: l.gdn.states, Last: last})
@@ -124,56 +118,6 @@ func (r gatedDeltaNet) projectBackward(l *launch, c span) {
 	l.weightGrad(s, l.g[model.RoleRecurGates], dgates, n, c.n, wide, d.hidden, l.overwrites(c))
 	l.inputGrad(s, n, dqkv, l.w[model.RoleRecurIn], c.n, d.qkv, d.hidden)
 	op.Do(l.dev, s, op.MatMul{M: c.n, N: d.hidden, K: wide, A: dgates, B: l.w[model.RoleRecurGates], C: n, D: n})
-}
-
-// gateAt returns the first of the output gate's columns in a row of qkv. They are the last columns.
-func (d dims) gateAt() int { return d.qkv - d.out }
-
-// gatedOutputs multiplies the output of attention or of a gated delta net by its gate.
-type gatedOutputs struct{}
-
-func (gatedOutputs) of(l *launch, c span) device.Tensor       { return l.gatedOutput(c) }
-func (gatedOutputs) grad(l *launch, dy device.Tensor, c span) { l.gatedOutputBackward(dy, c) }
-
-// gatedOutput returns, for the tokens of chunk c, the output times its gate's activation. In a gated delta net the
-// output is normed first.
-func (l *launch) gatedOutput(c span) device.Tensor {
-	d, both := l.dims, l.gate.both.of(c)
-	op.Do(l.dev, l.s, op.CopyColumns{Dst: both, Src: from(l.qkv.of(c), d.gateAt()), T: c.n, C: d.out, DstStride: 2 * d.out, SrcStride: d.qkv})
-	if d.recurrent {
-		r := l.spec.Config.GatedDeltaNet
-		op.Do(l.dev, l.s, op.RMSNorm{Y: from(both, d.out), RStd: l.gdn.rstd.of(c), X: l.o.of(c), W: l.w[model.RoleRecurNorm], Rows: c.n, Groups: r.Heads,
-			Dim: r.ValueDim, XStride: d.out, YStride: 2 * d.out, Eps: l.spec.Config.RMSNormEps})
-	} else {
-		op.Do(l.dev, l.s, op.CopyColumns{Dst: from(both, d.out), Src: l.o.of(c), T: c.n, C: d.out, DstStride: 2 * d.out, SrcStride: d.out})
-	}
-	op.Do(l.dev, l.s, op.GLU{Activation: d.gateOf(), Y: l.gate.narrow.of(c), GU: both, T: c.n, F: d.out})
-	return l.gate.narrow.of(c)
-}
-
-// gateOf returns the gate's activation function: SiLU in a gated delta net, sigmoid for attention.
-func (d dims) gateOf() op.Activation {
-	if d.recurrent {
-		return op.SiLU
-	}
-	return op.SigmoidGate
-}
-
-// gatedOutputBackward writes l.do and the gate's columns of l.dqkv for the tokens of chunk c. dy is the gradient of the
-// output projection's output. It reads what gatedOutput of the same chunk has left in l.gate, so gatedOutput must come
-// first.
-func (l *launch) gatedOutputBackward(dy device.Tensor, c span) {
-	d, both, narrow := l.dims, l.gate.both.of(c), l.gate.narrow.of(c)
-	l.inputGrad(l.s, narrow, dy, l.w[l.dims.outRole], c.n, d.hidden, d.out)
-	op.Do(l.dev, l.s, op.GLUBackward{Activation: d.gateOf(), DGU: both, DY: narrow, GU: both, T: c.n, F: d.out})
-	op.Do(l.dev, l.s, op.CopyColumns{Dst: from(l.dqkv.of(c), d.gateAt()), Src: both, T: c.n, C: d.out, DstStride: d.qkv, SrcStride: 2 * d.out})
-	if !d.recurrent {
-		op.Do(l.dev, l.s, op.CopyColumns{Dst: l.do.of(c), Src: from(both, d.out), T: c.n, C: d.out, DstStride: d.out, SrcStride: 2 * d.out})
-		return
-	}
-	r := l.spec.Config.GatedDeltaNet
-	op.Do(l.dev, l.s, op.RMSNormBackward{DX: l.do.of(c), DW: l.g[model.RoleRecurNorm], DY: from(both, d.out), X: l.o.of(c), W: l.w[model.RoleRecurNorm],
-		RStd: l.gdn.rstd.of(c), Rows: c.n, Groups: r.Heads, Dim: r.ValueDim, DXStride: d.out, DYStride: 2 * d.out, XStride: d.out})
 }
 
 func (r gatedDeltaNet) cache(d dims, a *allotter) (tail, last device.Tensor) {

@@ -15,8 +15,8 @@ func TestRecomputedFLOPsOfRecurrences(t *testing.T) {
 	recomputedFLOPs(t, cfg, cfg.GatedDeltaNet.ConvFLOPs())
 }
 
-// recomputedFLOPs compares RecomputedFLOPs with a counting device. always is what a token of a step that keeps
-// everything computes again.
+// recomputedFLOPs compares RecomputedFLOPs with the operations that a counting device sees. always
+// is the FLOPs per token that even a step that keeps everything computes again.
 func recomputedFLOPs(t *testing.T, cfg *model.Config, always int64) {
 	t.Helper()
 	const tokens = 13
@@ -40,8 +40,9 @@ func recomputedFLOPs(t *testing.T, cfg *model.Config, always int64) {
 	}
 }
 
-// TestRecurrentBytes: a recurrent block keeps its output, the states and the convolution's input; its cache does not
-// grow.
+// TestRecurrentBytes: the plan counts the right number of bytes for a block with a gated delta net.
+// The forward keeps the output, the states and the convolution's input, and the cache for
+// generation does not grow with the sequence.
 func TestRecurrentBytes(t *testing.T) {
 	cfg := recurrentConfig()
 	s := Spec{Config: cfg, Act: device.BF16, MaxTokens: 130, ChunkTokens: 64}
@@ -64,7 +65,8 @@ func TestRecurrentBytes(t *testing.T) {
 	}
 }
 
-// recurrentConfig is a model with a gated delta net in one block and gated attention in the other.
+// recurrentConfig returns a model with a gated delta net in the first block and gated attention in
+// the second.
 func recurrentConfig() *model.Config {
 	return config(func(c *model.Config) {
 		c.OutputGate, c.NormOffset, c.HiddenSize, c.Rope.Partial = true, 1, 9, 0.7

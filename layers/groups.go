@@ -18,7 +18,8 @@ import (
 //	  gradients at the end
 //	o, do (KV, T, G·D) act
 
-// groupBuffers are a launch's device buffers for one group.
+// groupBuffers are a launch's device buffers for one group (a key/value head with its G query
+// heads). C is the number of tokens in a chunk.
 //
 //	qkv, dqkv (T, (G+2)·D), o, do (T, G·D) act: of the current group; gradients only in the
 //	  backward
@@ -58,13 +59,15 @@ func (s Spec) ScratchBytes(backward bool) int64 {
 	return most
 }
 
-// scratch is the memory of a launch on the host, one field for each kind of rows. do exists only in the backward.
+// scratch is a launch's memory on the host: the rows of q, k and v, of attention's outputs, and of
+// their gradients (do, only in the backward).
 type scratch struct {
 	qkv, o, do waiting
 	bytes      int64
 }
 
-// waiting describes rows of all groups that wait on the host, one group after the other.
+// waiting describes rows of one kind on the host. First come the rows of the first group (a
+// key/value head with its query heads) for all tokens, then the second group's rows, and so on.
 type waiting struct {
 	host    []byte
 	group   int64 // bytes of a group
@@ -72,11 +75,12 @@ type waiting struct {
 	columns func(group int) []columns
 }
 
-// columns is a run of n columns. It begins at column at in rows of all heads, and at column inGroup in rows of one
-// group.
+// columns says where n columns are in two kinds of rows: from column at in rows of all heads, and
+// from column inGroup in rows of one group.
 type columns struct{ at, inGroup, n int }
 
-// scratch divides the memory host among the fields. If host is nil, it only counts bytes.
+// scratch divides the memory host among the fields of its result. If host is nil, it only counts
+// the bytes.
 func (s Spec) scratch(d dims, tokens int, backward bool, host []byte) scratch {
 	qkv, q := d.perGroup()
 	var f scratch

@@ -8,10 +8,11 @@ import (
 	"mt/model"
 )
 
-// headSpace is the head's workspace for one chunk of tokens:
+// headSpace is the head's workspace for one chunk of C tokens:
 //
 //	n (C, h) act: the normed input, then its gradient; rstd (C) f32, (C, 2) for a LayerNorm
-//	logits (C, V) act: the logits, then their gradient; V rows of the current part
+//	logits (C, V) act: the logits, then their gradient; for a head in parts only the current
+//	part's entries of the vocabulary
 //	in, out (C, h) act: the input and its gradient, if these are on the host
 //	weights (T) f32: with Spec.Preference, the gradient factor of every token
 type headSpace struct {

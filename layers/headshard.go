@@ -15,8 +15,9 @@ type Shard struct{ Index, From, Rows int }
 // Shards returns the number of parts of the head; 1: a whole head.
 func (s Spec) Shards() int { return max(1, s.HeadShards) }
 
-// shardAlign divides the number of rows of every part but perhaps the last, if the vocabulary has at least shardAlign
-// rows for each part. Matrix products then reach their full rate.
+// shardAlign: every part of the head, except perhaps the last, has a multiple of shardAlign rows,
+// with which matrix products reach their full rate. Vocabularies with fewer than shardAlign rows
+// for each part are divided without this rounding.
 const shardAlign = 128
 
 // Shard returns part k of the head. The parts are about equal, and depend only on the vocabulary and their number. It
@@ -73,8 +74,8 @@ func (s Spec) ShardLayout(head model.Layout, k int) model.Layout {
 	return model.NewLayout(l, bf16, model.Param{})
 }
 
-// ofVocabulary says whether a parameter of the head has one row per vocabulary entry. Such a parameter is divided among
-// the head's parts.
+// ofVocabulary reports whether a parameter of the head has one row for each entry of the
+// vocabulary. Such a parameter is divided among the head's parts.
 func ofVocabulary(r model.Role) bool { return r == model.RoleLMHead || r == model.RoleLMHeadBias }
 
 // HeadShardForward is HeadForward for one part of the head. Parts may come in any order that is the same for every

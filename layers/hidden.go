@@ -9,10 +9,10 @@ type Hidden struct {
 	Host []byte
 }
 
-// OnDevice returns the hidden state t.
+// OnDevice returns a Hidden for the hidden state t, which is in device memory.
 func OnDevice(t device.Tensor) Hidden { return Hidden{Dev: t} }
 
-// None says whether h is no hidden state.
+// None reports whether h is empty: a launch without this input or output.
 func (h Hidden) None() bool { return h.Dev.None() && h.Host == nil }
 
 // hidden returns h as rows with one row per token. If h is on the host, the rows' device memory is chunk, which holds
@@ -31,8 +31,8 @@ func (r rows) onHost(c span) []byte {
 	return r.host[int64(c.at)*bytes : int64(c.at+c.n)*bytes]
 }
 
-// fetch copies the rows of chunk c to the device on s, for each matrix in of that is on the host. It does nothing for
-// the others.
+// fetch copies the rows of chunk c to the device on stream s, for each argument whose rows are on
+// the host. It does nothing for the others.
 func fetch(s device.Stream, c span, of ...rows) {
 	for _, r := range of {
 		if r.host != nil {

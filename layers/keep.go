@@ -10,7 +10,7 @@ import (
 // computes its other inputs again.
 type Keep uint8
 
-// The levels; each includes the levels before it.
+// The levels of Keep. Each keeps the tensors of the levels before it, and its own.
 const (
 	KeepNothing   Keep = iota // only the layer's input ("recompute: full")
 	KeepAttention             // attention's output and log-sum-exp
@@ -35,7 +35,7 @@ type Keeps []Keep
 // KeepIn returns Keeps with the same level for each of the given number of blocks.
 func KeepIn(blocks int, level Keep) Keeps { return slices.Repeat(Keeps{level}, blocks) }
 
-// Of returns a block's level.
+// Of returns the level of a block: what its forward keeps for the backward.
 func (k Keeps) Of(block int) Keep {
 	if block < len(k) {
 		return k[block]
@@ -43,7 +43,7 @@ func (k Keeps) Of(block int) Keep {
 	return KeepNothing
 }
 
-// Anything says whether any block keeps something.
+// Anything reports whether the forward of any block keeps something for the backward.
 func (k Keeps) Anything() bool { return len(k) > 0 && slices.Max(k) > KeepNothing }
 
 // String returns one level, such as "attention", or "all in 20 of 28 blocks, attention in 8" if blocks differ.

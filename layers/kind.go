@@ -5,9 +5,10 @@ import (
 	"mt/model"
 )
 
-// Kind describes the layers of one kind before a run. Each kind has a file; decoder blocks and their first halves
-// share one. Code that plans, fetches, offloads or generates asks the Kind and does not distinguish kinds itself. All
-// answers follow from the run's Spec and the layer's layout; bytes are of device memory.
+// Kind describes the layers of one kind before a run. Each kind has a file; decoder blocks and
+// their first halves share one. Code that plans, fetches, offloads or generates asks the Kind and
+// does not distinguish kinds itself. All results follow from the run's Spec and the layer's layout;
+// bytes are of device memory.
 type Kind interface {
 	// Stages returns the visits of the passes to a layer.
 	Stages(s Spec, l model.Layout) schedule.Layer
@@ -16,8 +17,9 @@ type Kind interface {
 	// Parts returns the number of tiles of a layer, and Part returns tile k.
 	Parts(s Spec, l model.Layout) int
 	Part(s Spec, l model.Layout, k int) Tile
-	// Largest returns parts of the layer. They include a part with the largest slot and a part with the largest
-	// gradient.
+	// Largest returns the indices of some parts of the layer. Among them are a part with the
+	// largest tile in a slot and a part with the largest gradient, so buffers can be sized from
+	// these parts alone.
 	Largest(s Spec, l model.Layout) []int
 	// RowElems returns the width of a row if the layer's gradient has only the rows that a batch uses, as the
 	// embedding's has. 0: the gradient has all of the layer's tensors.
@@ -25,8 +27,9 @@ type Kind interface {
 	// Activations returns how many hidden states of a micro-batch a layer has: its input, and a gradient if the
 	// gradient does not overwrite the input.
 	Activations(s Spec) int
-	// SavedBytes returns how many bytes the forward of a micro-batch keeps for its backward, besides the layer's input.
-	// keep is the level, block the layer's decoder block, and tokens the size of the micro-batch.
+	// SavedBytes returns how many bytes the forward of a micro-batch keeps for its backward,
+	// besides the layer's input. Level keep says which tensors are kept, block is the number of the
+	// layer's decoder block, and tokens the size of the micro-batch.
 	SavedBytes(s Spec, block int, keep Keep, tokens int) int64
 	// WorkspaceBytes returns how many bytes of workspace one launch of at most Spec.MaxTokens tokens needs; 0: none, or
 	// the model has no such layer. Without backward it is for a forward that keeps nothing, as in an evaluation.
@@ -39,7 +42,7 @@ type Kind interface {
 }
 
 // kinds maps each model.LayerKind to its Kind.
-var kinds = [...]Kind{model.Embedding: embeddingKind{}, model.Positions: positionsKind{}, model.Block: blockKind{mlp: true}, model.Attention: blockKind{},
+var kinds = [...]Kind{model.Embedding: embeddingKind{}, model.Positions: positionsKind{}, model.PerLayer: perLayerKind{}, model.Block: blockKind{mlp: true}, model.Attention: blockKind{},
 	model.MoE: moeKind{}, model.Recurrent: blockKind{mlp: true, recurrent: true}, model.Mixer: blockKind{recurrent: true}, model.Head: headKind{}}
 
 // KindOf returns the Kind of layers of kind k.
@@ -72,8 +75,9 @@ func (plainKind) Part(_ Spec, l model.Layout, _ int) Tile {
 	return t
 }
 
-// once returns the visits of a layer that every pass visits once, at the given stage. The forward computes the output
-// from the input; the backward turns the output's gradient into the input's.
+// once returns the visits of a layer that each pass visits once, as a stage of the given name. The
+// forward computes the output from the input; the backward turns the output's gradient into the
+// input's.
 func once(stage schedule.Stage) schedule.Layer {
 	up := []schedule.Visit{{Stage: stage, Parts: 1, Uses: schedule.Weights | schedule.Input | schedule.Output}}
 	down := []schedule.Visit{{Stage: stage, Parts: 1, Uses: schedule.Weights | schedule.AccumulatesGrad | schedule.Input | schedule.UpdatesGradInPlace}}

@@ -40,8 +40,9 @@ func (k blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
 	return most
 }
 
-// leastKept returns the lowest Keep level among the blocks of this kind, separately for each set of widths. Tensors
-// that a block does not keep are in the workspace, so the lowest level needs the largest workspace.
+// leastKept returns the lowest Keep level among the blocks of this kind, for each set of their
+// widths (dims). Tensors that a block does not keep are in the workspace, so the block with the
+// lowest level needs the largest workspace.
 func (k blockKind) leastKept(s Spec) map[dims]Keep {
 	least := map[dims]Keep{}
 	for block := range s.Config.NumLayers {

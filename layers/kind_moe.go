@@ -15,7 +15,7 @@ type moeKind struct{ plainKind }
 // router's two visits, so there are two sweeps over them; an expert takes all at once.
 func (moeKind) Stages(s Spec, l model.Layout) schedule.Layer {
 	parts, combine := l.Parts(), schedule.Output
-	if s.Config.DenseBesideExperts {
+	if s.Config.NormsExperts() {
 		combine |= schedule.Weights | schedule.Input
 	}
 	up := []schedule.Visit{{Stage: schedule.Route, Parts: parts, Uses: schedule.Weights | schedule.Input}}
@@ -45,7 +45,7 @@ func (moeKind) Largest(_ Spec, l model.Layout) []int { return []int{0, 1, l.Part
 // SavedBytes returns the size of the experts' summed output if the model norms this sum, because the norm's backward
 // reads its input. Otherwise it returns 0.
 func (moeKind) SavedBytes(s Spec, _ int, _ Keep, tokens int) int64 {
-	if !s.Config.DenseBesideExperts {
+	if !s.Config.NormsExperts() {
 		return 0
 	}
 	a := allotter{dry: true}

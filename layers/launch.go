@@ -18,8 +18,9 @@ type Launch struct {
 	Weights Weights // of the visit's tile
 	Grads   Grads   // the tile's gradient is accumulated here; the visit's first launch overwrites
 	In, Out Hidden  // the layer's input and output. When a part of the head computes its input's gradient, Out is that gradient
-	// Grad is the gradient of the layer's output, and becomes the gradient of its input. A whole head without In finds
-	// its input in Grad.
+	// Grad is the gradient of the layer's output, which the launch replaces by the gradient of its
+	// input. A whole head computes loss and gradient in one launch. The head finds its input in
+	// Grad and replaces it.
 	Grad      Hidden
 	Saved     device.Mem // kept by the forward for the backward; an evaluation keeps nothing
 	Workspace device.Mem
@@ -34,14 +35,17 @@ type Launch struct {
 	BatchTokens int
 	Scale       float32
 
-	// A layer with experts: the state, the expert's first pair in the list by expert and its number of pairs. Balances
-	// says that the loss balances the load. AuxScale is the factor on an expert's count in the gradient of that loss.
+	// These are for a layer with experts. Experts is the state that router and experts share. The
+	// expert's pairs of token and choice begin at From in the list sorted by expert; Pairs is their
+	// number. Balances: the loss has the load-balancing term. AuxScale times an expert's count of
+	// pairs is the gradient of that term.
 	Experts     MoEState
 	From, Pairs int
 	Balances    bool
 	AuxScale    float32
 
-	// Generation: the tokens added to a sequence, the block's cache, and memory for the last token's logits (V).
+	// These are for generation: the tokens added to a sequence, the block's cache, and memory for
+	// the last token's logits (V).
 	Cached CacheStep
 	Cache  device.Mem
 	Logits device.Tensor

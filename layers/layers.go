@@ -34,8 +34,9 @@ type Spec struct {
 	// OnHost keeps hidden states on the host. A launch has chunks of them on the device, and attention processes one
 	// group of key/value heads at a time (groups.go). No result depends on it. It excludes Keep and experts.
 	OnHost bool
-	// Fused gives attention's backward memory in which kernels of some shapes sum gradients
-	// (op.AttentionBackward.Sums). The last bits of these gradients depend on it.
+	// Fused: attention's backward gets memory in which some kernels sum gradients
+	// (op.AttentionBackward.Sums). The order of these sums, and with it the last bits of the
+	// gradients, depends on Fused.
 	Fused bool
 	// Scratch is the host memory, ScratchBytes long, that launches use with OnHost. All launches of a stream share it.
 	Scratch []byte
@@ -98,8 +99,8 @@ type ropeTable struct {
 	rotary   int
 }
 
-// viewTables sets the rope tables of t to views of Spec.Cos and Spec.Sin, which hold them in the order of
-// Config.RopeTables.
+// viewTables sets t's RoPE tables (one for each of the model's rotary embeddings) to views of
+// Spec.Cos and Spec.Sin, which hold them in the order of Config.RopeTables.
 func (t *Templates) viewTables() {
 	s := t.spec
 	c, off := s.Config, int64(0)
@@ -144,6 +145,7 @@ type Grads map[model.Role]device.Tensor
 type MicroBatch struct {
 	Tokens, Seqs, MaxSeqlen int
 	Index, Targets, Pos, Cu device.Tensor
+	IDs, UniqueIDs          device.Tensor // token ids of the micro-batch, and the batch's distinct ids; with per-layer inputs
 	RowStart, RowPos        device.Tensor
 	ChunkBounds             device.Tensor
 	UniqueRows              int

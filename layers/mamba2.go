@@ -6,9 +6,10 @@ import (
 	"mt/model"
 )
 
-// mamba2 is a Mamba-2 mixer (model.Mamba2). One product makes qkv (T, Columns): z, x, b, c and a step per head. A short
-// convolution along each sequence changes x, b and c. The state space scan writes o (T, Inner). SiLU(z)·o, normed in
-// groups, is the input of the output projection. Source: arXiv:2405.21060; transformers, modeling_mamba2.
+// mamba2 implements a block's recurrence as a Mamba-2 mixer (model.Mamba2). One product makes qkv
+// (T, Columns): z, x, b, c and a step for each head. A short convolution along each sequence
+// changes x, b and c. The state space scan writes o (T, Inner). SiLU(z)·o, normed in groups, is the
+// input of the output projection. Source: arXiv:2405.21060; transformers, modeling_mamba2.
 type mamba2 struct{ *model.Mamba2 }
 
 // ssdBuffers are a launch's buffers in a block with a Mamba-2 mixer.
@@ -95,8 +96,8 @@ func (r mamba2) scan(l *launch, last device.Tensor) {
 		DtBias: l.w[model.RoleRecurDtBias], D: l.w[model.RoleRecurSkip], States: l.ssd.states, Last: last})
 }
 
-// backward writes the columns of x, b, c and the steps in l.dqkv. The columns of z are the gate's, and
-// mamba2Outputs.grad writes them.
+// backward writes the gradients of x, b, c and the steps into their columns of l.dqkv.
+// mamba2Outputs.grad writes the gradient of z.
 func (r mamba2) backward(l *launch) {
 	b := l.ssd
 	op.Do(l.dev, l.s, op.SSDBackward{SSDShape: r.shape(l), DXBC: b.dconv.t, DDt: from(l.dqkv.t, r.stepsAt()), DALog: l.g[model.RoleRecurDecay],
@@ -148,7 +149,8 @@ func (m mamba2Outputs) scaleOutput(l *launch, x device.Tensor, c span) {
 	}
 }
 
-// at returns the first column of group g of the Inner columns that the norm divides into Groups.
+// at returns the first column of group g. The norm of the output divides the Inner columns into
+// Groups equal groups.
 func (m mamba2Outputs) at(g int) int { return g * m.Inner() / m.Groups }
 
 // rstd returns the norm's statistics of group g, and weight the group's part of w: of the norm's weight or of its
@@ -164,8 +166,9 @@ func (m mamba2Outputs) weight(w device.Tensor, g int) device.Tensor {
 	return w.Slice(int64(m.at(g)), int64(m.Inner()/m.Groups))
 }
 
-// grad writes l.do and the gradient of z for the tokens of chunk c, from dy, the gradient of the block's output. It
-// reads the values that a call of m.of for the same chunk has left in l.gate and l.ssd.
+// grad is the backward of mamba2Outputs.of for the tokens of chunk c. It writes l.do, the gradient
+// of the scan's output, and the gradient of z, from dy, the gradient of the block's output. It
+// reads values in l.gate and l.ssd that a call of `of` for the same chunk has just left there.
 func (m mamba2Outputs) grad(l *launch, dy device.Tensor, c span) {
 	d, both, normed := l.dims, l.gate.both.of(c), l.ssd.normed.of(c)
 	l.inputGrad(l.s, normed, dy, l.w[d.outRole], c.n, d.hidden, d.out)

@@ -7,7 +7,7 @@ import (
 	"mt/model"
 )
 
-// mamba2Config is a model with a Mamba-2 mixer in one block and attention in the other.
+// mamba2Config returns a model with a Mamba-2 mixer in the first block and attention in the second.
 func mamba2Config(bias bool) *model.Config {
 	return config(func(c *model.Config) {
 		c.Recurrent = []bool{true, false}
@@ -22,7 +22,9 @@ func TestRecomputedFLOPsOfMamba2(t *testing.T) {
 	recomputedFLOPs(t, cfg, cfg.Mamba2.ConvFLOPs())
 }
 
-// TestMamba2Bytes: a block keeps its output, the states and the first product's result; its cache does not grow.
+// TestMamba2Bytes: the plan counts the right number of bytes for a Mamba-2 block. The forward keeps
+// the output, the states and the first product's result, and the cache for generation does not grow
+// with the sequence.
 func TestMamba2Bytes(t *testing.T) {
 	cfg := mamba2Config(false)
 	s := Spec{Config: cfg, Act: device.BF16, MaxTokens: 130, ChunkTokens: 64}
@@ -38,7 +40,8 @@ func TestMamba2Bytes(t *testing.T) {
 	}
 }
 
-// besideConfig is a model with a Mamba-2 mixer beside attention in both blocks, and multipliers.
+// besideConfig returns a model with a Mamba-2 mixer beside attention in both blocks, and with
+// constant multipliers.
 func besideConfig() *model.Config {
 	return config(func(c *model.Config) {
 		c.Beside, c.Mamba2 = true, &model.Mamba2{Groups: 2, Heads: 4, HeadDim: 3, StateDim: 5, Taps: 3, ConvBias: true, NoNorm: true, DtMax: 100}
@@ -46,7 +49,9 @@ func besideConfig() *model.Config {
 	})
 }
 
-// TestRecomputedFLOPsBeside: the same with a Mamba-2 mixer beside attention.
+// TestRecomputedFLOPsBeside: RecomputedFLOPs of blocks with a Mamba-2 mixer beside attention equals
+// the operations that a counting device sees in addition to a step with everything kept, apart from
+// the convolutions of both blocks.
 func TestRecomputedFLOPsBeside(t *testing.T) {
 	cfg := besideConfig()
 	recomputedFLOPs(t, cfg, 2*cfg.Mamba2.ConvFLOPs())

@@ -8,12 +8,13 @@ import (
 	"mt/model"
 )
 
-// This file computes queries, keys and values from latent vectors, if Config.MLA is set. They are written to the
-// packed rows that attention reads in every model. A head has D elements there: the larger of the widths of keys and
-// values. Zeros pad the narrower of the two at a head's end; they do not change scores. Attention's output, its
-// gradient and the gradients of packed rows have the same padding, and products see rows without it. All code that
-// keeps, caches, moves or attends to packed rows is thus the same as for other models. Source: arXiv:2405.04434,
-// section 2.1.
+// This file computes queries, keys and values from latent vectors (multi-head latent attention, if
+// Config.MLA is set). They are written to the packed rows that attention reads in every model. A
+// head has D elements there: the larger of the widths of keys and values. Zeros pad the narrower of
+// the two at a head's end; they do not change scores. Attention's output, its gradient and the
+// gradients of packed rows have the same padding, and products see rows without it. So the code
+// that keeps, caches, moves or attends to packed rows is the same as for other models. Source:
+// arXiv:2405.04434, section 2.1.
 
 // mlaBuffers are a launch's buffers for a chunk of C tokens. In a head's query or key, N elements are not rotated and R
 // are rotated; K = N+R. A value has V elements.
@@ -29,7 +30,8 @@ import (
 //	dkva (C, KVRank+R) act, rstdQA (C), rstdKVA (C) f32
 type mlaBuffers struct{ qa, kva, qn, kvn, q, kv, dkva, rstdQA, rstdKVA rows }
 
-// mlaBuffers takes the buffers from ws.
+// mlaBuffers takes a launch's buffers for latent attention from ws, which may also only count
+// bytes.
 func (s Spec) mlaBuffers(d dims, tokens int, backward bool, ws *allotter) mlaBuffers {
 	l, chunk := d.mla, chunkOf(s.ChunkTokens, tokens)
 	b := mlaBuffers{kva: ws.chunkRows(d.act, chunk, l.KVRank+l.RopeDim), kvn: ws.chunkRows(d.act, chunk, l.KVRank),

@@ -7,8 +7,8 @@ import (
 	"mt/model"
 )
 
-// mlaConfig returns a model of latent attention with keys of 7 elements and biases; a qRank of 0
-// makes its queries of the hidden state.
+// mlaConfig returns a model with latent attention, with keys of 7 elements and with biases. With
+// qRank 0 its queries come directly from the hidden state.
 func mlaConfig(qRank, values int) *model.Config {
 	return config(func(c *model.Config) {
 		c.HeadDim, c.OBias = 7, true
@@ -16,8 +16,9 @@ func mlaConfig(qRank, values int) *model.Config {
 	})
 }
 
-// TestRecomputedFLOPsOfLatentAttention: RecomputedFLOPs equals the operations that a counting device sees in addition
-// to the model's FLOPs. They always include the latent vectors.
+// TestRecomputedFLOPsOfLatentAttention: RecomputedFLOPs equals the operations that a counting
+// device sees in addition to the model's FLOPs. The backward always computes the latent vectors
+// again.
 func TestRecomputedFLOPsOfLatentAttention(t *testing.T) {
 	const tokens = 13
 	for _, of := range [][2]int{{0, 5}, {5, 5}, {0, 9}, {5, 10}} {
@@ -44,8 +45,9 @@ func TestRecomputedFLOPsOfLatentAttention(t *testing.T) {
 	}
 }
 
-// TestLatentRowsAreAsInOtherModels: what MLA keeps and caches has the size of ordinary heads that are as wide as the
-// larger of its keys and values.
+// TestLatentRowsAreAsInOtherModels: the tensors that a model with latent attention keeps and caches
+// are as large as those of a model with ordinary heads, as wide as the larger of its keys and
+// values.
 func TestLatentRowsAreAsInOtherModels(t *testing.T) {
 	for _, dims := range [][2]int{{5, 7}, {7, 7}, {8, 8}, {13, 13}} {
 		mlaRows(t, mlaConfig(5, dims[0]), config(func(c *model.Config) { c.HeadDim = dims[1] }))

@@ -13,7 +13,7 @@ import (
 // micro-batch visits part 0 again. Source: arXiv:2101.03961; arXiv:2505.09388 (Qwen3).
 
 // MoERoute is the first visit of a micro-batch to part 0 (norm and router), whose weights are w. It writes the
-// micro-batch's rows of the state st: N, Logits, IDs and Weights, and Sum = x, or 0 beside a dense MLP. Unless eval is
+// micro-batch's rows of the state st: N, Logits, IDs and Weights, and Sum = x, or 0 if Sum is normed. Unless eval is
 // set, it adds the router's probabilities to ProbSum.
 //
 //	x (T, h) act; at: index of the micro-batch's first token in the state
@@ -23,7 +23,7 @@ func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int
 	in := whole(x, t.dims.hidden)
 	for c := range l.chunks() {
 		r := l.route(in, c, !eval)
-		if t.spec.Config.DenseBesideExperts { // Combine adds x
+		if t.spec.Config.NormsExperts() { // Combine adds x
 			s.Zero(r.sum.Mem())
 			continue
 		}
@@ -44,8 +44,8 @@ func (t *Templates) MoESort(s device.Stream, st MoEState, tokens int, count bool
 	op.Do(t.dev, s, a)
 }
 
-// ExpertForward adds an expert's output to the state's Sum. w has the expert's weights. Its pairs of token and choice
-// are Order[from:from+n].
+// ExpertForward adds an expert's output to the state's Sum, for its pairs of token and choice,
+// which are Order[from:from+n]. w has the expert's weights.
 func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from, n int, ws device.Mem) {
 	l := t.newExpert(s, w, st, from, n, ws, false)
 	h, f := t.dims.hidden, l.width
@@ -61,14 +61,13 @@ func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from,
 	}
 }
 
-// Combine is the last visit of a micro-batch in the forward: y = the micro-batch's rows of Sum in st. If the experts
-// stand beside a dense MLP, Combine also reads w and x, and saved receives the rows of Sum; a zero Mem as saved keeps
-// nothing.
+// Combine is the last visit of a micro-batch in the forward: y = the micro-batch's rows of Sum in st. If Sum is normed,
+// Combine also reads w and x, and saved receives the rows of Sum; a zero Mem as saved keeps nothing.
 //
 //	x, y (T, h) act, not overlapping
 func (t *Templates) Combine(s device.Stream, w Weights, y, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
-	if t.spec.Config.DenseBesideExperts {
-		t.combineBeside(s, w, y, x, at, mb, st, saved, ws)
+	if t.spec.Config.NormsExperts() {
+		t.combineNormed(s, w, y, x, at, mb, st, saved, ws)
 		return
 	}
 	h := int64(t.dims.hidden)
@@ -152,7 +151,8 @@ func (l *moeLaunch) widened(in device.Tensor, c span) device.Tensor {
 	return wide
 }
 
-// routerRule returns how the model's routers choose and weight experts.
+// routerRule returns the rule by which the model's routers choose and weight experts, as the router
+// operations take it.
 func (s Spec) routerRule() op.RouterRule {
 	c := s.Config
 	return op.RouterRule{Sigmoid: c.SigmoidScores, Groups: c.ExpertGroups, OpenGroups: c.OpenGroups, GroupBest: c.GroupBest,
@@ -162,8 +162,8 @@ func (s Spec) routerRule() op.RouterRule {
 // routerLogits returns the number of router logits per token.
 func (s Spec) routerLogits() int { return s.routerRule().Logits(s.Config.NumExperts) }
 
-// pairs returns the numbers of the pairs in chunk c of the expert's list, and tokens the token of each. Pair number p
-// is choice p mod K of token p / K.
+// pairs returns the numbers of the pairs in chunk c of the expert's list; the next function,
+// tokens, returns the token of each. Pair number p is choice p mod K of token p / K.
 func (l *moeLaunch) pairs(c span) device.Tensor {
 	return l.st.Order.Slice(int64(l.from+c.at), int64(c.n))
 }
@@ -172,8 +172,8 @@ func (l *moeLaunch) tokens(c span) device.Tensor {
 	return l.st.Rows.Slice(int64(l.from+c.at), int64(c.n))
 }
 
-// product enqueues a matrix product with as many rows as the routing has sent tokens, and says so to the device
-// (Ragged).
+// product enqueues a matrix product whose number of rows depends on the routing. Ragged tells the
+// device so.
 func (l *moeLaunch) product(m op.MatMul) {
 	m.Ragged = true
 	op.Do(l.dev, l.s, m)
@@ -210,7 +210,8 @@ func (l *moeLaunch) activateBackward(c span) {
 	l.gluBackward(l.s, l.gu.of(c), device.Tensor{}, l.dact.of(c), c.n, l.width)
 }
 
-// inputs gathers the normed inputs of the tokens of chunk c's pairs from the state and writes them to the rows to.
+// inputs gathers the normed inputs of the tokens of chunk c's pairs from the state, and writes them
+// to the rows `to`.
 func (l *moeLaunch) inputs(to rows, c span) {
 	op.Do(l.dev, l.s, op.GatherRows{Dst: to.of(c), Src: l.st.N, Index: l.tokens(c), T: c.n, C: l.dims.hidden})
 }

@@ -8,8 +8,8 @@ import (
 
 // MoERouteAgain is the first visit of a micro-batch to part 0 (norm and router) in the backward. It computes the
 // micro-batch's rows of N, Logits, IDs and Weights in st again, bit for bit as MoERoute, copies dy to DY and clears
-// Sum. The caller then calls MoESort for the same tokens. Beside a dense MLP, DY becomes the gradient of the experts'
-// sum instead; saved has this sum from the forward.
+// Sum. The caller then calls MoESort for the same tokens. If Sum is normed, DY becomes the gradient of the experts' sum
+// instead; saved has this sum from the forward.
 //
 //	dy, x (T, h) act: only read
 func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
@@ -21,19 +21,20 @@ func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tenso
 	}
 	all := l.of(span{0, mb.Tokens})
 	s.Zero(all.sum.Mem())
-	if t.spec.Config.DenseBesideExperts {
+	if t.spec.Config.NormsExperts() {
 		l.sumGrad(dy, in, saved)
 		return
 	}
 	s.CopyD2D(all.dy.Mem(), dy.Slice(0, all.dy.Len).Mem())
 }
 
-// ExpertBackward overwrites g, the gradients of an expert's weights w. The expert's pairs of token and choice are
-// Order[from:from+n] of st. ExpertBackward writes the pairs' DWeights and adds the gradients of their inputs to Sum.
-// Without pairs (n = 0) g becomes 0 and w is not read.
+// ExpertBackward overwrites g, the gradients of an expert's weights w. The expert's pairs of token
+// and choice are Order[from:from+n] of st. ExpertBackward writes the gradients of the pairs'
+// weights (DWeights) and adds the gradients of their inputs to Sum. Without pairs (n = 0) g becomes
+// 0 and w is not read.
 //
-// A pair's weight multiplies f(gate)·up instead of the output, so that the down product is not computed again; with
-// Config.WeightedInputs it multiplies the input.
+// In the backward a pair's weight multiplies f(gate)·up instead of the output, so that the down
+// product is not computed again; with Config.WeightedInputs it multiplies the input.
 func (t *Templates) ExpertBackward(s device.Stream, w Weights, g Grads, st MoEState, from, n int, ws device.Mem) {
 	zeroVectors(s, g)
 	if n == 0 {
@@ -120,6 +121,7 @@ func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, 
 			l.besideBackward(out.of(c), in.of(c), c, saved, overwrite)
 			continue
 		}
+		l.sumNormGrad(out.of(c), c, saved)
 		l.routerBackward(c, first && c.at == 0, auxScale)
 		l.routeNormBackward(out.of(c), in.of(c), c)
 	}

@@ -17,25 +17,24 @@ import (
 // backward reads its input; the dense MLP is computed again at both of the router's visits. Source: transformers,
 // modeling_gemma4.
 
-// besideBuffers are the buffers of part 0 for a chunk of C tokens:
+// besideBuffers are the buffers of part 0 for a chunk of C tokens. F is the width of the dense MLP.
 //
 //	router (C, h) act: the router's normed input
 //	n (C, h) act, rstd (C) f32: the dense MLP's normed input
 //	gu (C, 2·F), act (C, F) act: gate and up, f(gate)·up; then their gradients
 //	dense (C, h) act: the dense MLP's output
-//	sum (C, h) act: the experts' output, if it is not kept
 //	both (C, h) act: the sum of the two normed outputs
-//	dy, dboth (C, h) act, rstdOut (C) f32: gradients; the statistics of an output's norm
+//	dy, dboth (C, h) act: gradients
 //	zeros (C) i32: see scaleBy
 type besideBuffers struct {
-	router, n, gu, act, dense, sum, both, dy, dboth, rstd, rstdOut, zeros rows
+	router, n, gu, act, dense, both, dy, dboth, rstd, zeros rows
 }
 
 func (s Spec) besideBuffers(tokens int, ws *allotter) besideBuffers {
 	h, f, chunk := s.Config.HiddenSize, s.Config.IntermediateSize, chunkOf(s.ChunkTokens, tokens)
 	act := func(width int) rows { return ws.chunkRows(s.Act, chunk, width) }
-	return besideBuffers{router: act(h), n: act(h), gu: act(2 * f), act: act(f), dense: act(h), sum: act(h), both: act(h), dy: act(h), dboth: act(h),
-		rstd: ws.chunkRows(device.F32, chunk, 1), rstdOut: ws.chunkRows(device.F32, chunk, 1), zeros: ws.chunkRows(device.I32, chunk, 1)}
+	return besideBuffers{router: act(h), n: act(h), gu: act(2 * f), act: act(f), dense: act(h), both: act(h), dy: act(h), dboth: act(h),
+		rstd: ws.chunkRows(device.F32, chunk, 1), zeros: ws.chunkRows(device.I32, chunk, 1)}
 }
 
 // scaleLogits divides the router's logits, or their gradient, by √h, if the experts stand beside a dense MLP.
@@ -62,26 +61,11 @@ func (l *moeLaunch) byExpert(x device.Tensor, r routing) {
 	op.Do(l.dev, l.s, op.ScaleRows{X: x, W: l.w[model.RoleExpertScales], Index: r.ids, T: int(x.Len), C: 1, P: l.spec.Config.NumExperts})
 }
 
-// keptSum returns rows for the experts' sum: the whole micro-batch's in saved, which the forward keeps, or the chunk's
-// buffer if saved is the zero Mem.
-func (l *moeLaunch) keptSum(saved device.Mem) rows {
-	if saved.Bytes == 0 {
-		return l.beside.sum
-	}
-	return whole(saved.Tensor(l.spec.Act, 0, int64(l.mb.Tokens)*int64(l.dims.hidden)), l.dims.hidden)
-}
-
-func (t *Templates) combineBeside(s device.Stream, w Weights, y, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
-	l := t.newMoE(s, w, at, mb, st)
-	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, false, &allotter{mem: ws})
-	in, out, kept := whole(x, t.dims.hidden), whole(y, t.dims.hidden), l.keptSum(saved)
-	for c := range l.chunks() {
-		sum := kept.of(c)
-		op.Do(t.dev, s, op.Convert{Dst: sum, Src: l.of(c).sum, N: sum.Len})
-		l.bothOutputs(in.of(c), sum, c)
-		t.addNormed(s, out.of(c), in.of(c), l.beside.both.of(c), w[model.RolePostMLPNorm], c.n)
-		l.scaleLayer(out.of(c), c)
-	}
+// combineBeside writes y, the layer's output, for chunk c. sum is the experts' sum.
+func (l *moeLaunch) combineBeside(y, x, sum device.Tensor, c span) {
+	l.bothOutputs(x, sum, c)
+	l.addNormed(l.s, y, x, l.beside.both.of(c), l.w[model.RolePostMLPNorm], c.n)
+	l.scaleLayer(y, c)
 }
 
 // scaleLayer multiplies x, the layer's output or its gradient, by the layer's scalar for the tokens of chunk c. Layers
@@ -104,26 +88,16 @@ func (l *moeLaunch) bothOutputs(x, sum device.Tensor, c span) {
 	l.addNormed(l.s, b.both.of(c), b.both.of(c), sum, l.w[model.RolePostExpertNorm], c.n)
 }
 
-// sumGrad writes DY of the state, the gradient of the experts' sum, for the whole micro-batch. dy is the gradient of
-// the layer's output.
-func (l *moeLaunch) sumGrad(dy device.Tensor, x rows, saved device.Mem) {
-	b, grads, kept := l.beside, whole(dy, l.dims.hidden), l.keptSum(saved)
-	for c := range l.chunks() {
-		l.bothOutputs(x.of(c), kept.of(c), c)
-		own := b.dy.of(c)
-		l.s.CopyD2D(own.Mem(), grads.of(c).Mem())
-		l.scaleLayer(own, c)
-		l.backThroughOutput(model.RolePostMLPNorm, b.dboth.of(c), own, b.both.of(c), device.Tensor{}, c)
-		l.backThroughOutput(model.RolePostExpertNorm, l.of(c).dy, b.dboth.of(c), kept.of(c), device.Tensor{}, c)
-	}
-}
-
-// backThroughOutput writes dx (C, h), the gradient of x, for chunk c. dy is the gradient of norm(x), and r the role of
-// the norm's weight. dw accumulates the gradient of this weight, unless none. The norm runs again for its statistics.
-func (l *moeLaunch) backThroughOutput(r model.Role, dx, dy, x, dw device.Tensor, c span) {
-	rstd := l.beside.rstdOut.of(c)
-	op.Do(l.dev, l.s, l.rmsNorm(dx, rstd, x, l.w[r], c.n))
-	op.Do(l.dev, l.s, l.rmsNormBackward(dx, dw, dy, x, l.w[r], rstd, c.n))
+// besideSumGrad writes DY of the state, the gradient of the experts' sum, for chunk c. dy is the gradient of the
+// layer's output, and sum the experts' sum.
+func (l *moeLaunch) besideSumGrad(dy, x, sum device.Tensor, c span) {
+	b := l.beside
+	l.bothOutputs(x, sum, c)
+	own := b.dy.of(c)
+	l.s.CopyD2D(own.Mem(), dy.Mem())
+	l.scaleLayer(own, c)
+	l.backThroughOutput(model.RolePostMLPNorm, b.dboth.of(c), own, b.both.of(c), device.Tensor{}, c)
+	l.backThroughOutput(model.RolePostExpertNorm, l.of(c).dy, b.dboth.of(c), sum, device.Tensor{}, c)
 }
 
 // besideBackward turns dy of chunk c, the gradient of the layer's output, into the gradient of x, in place. With
@@ -149,20 +123,23 @@ func (l *moeLaunch) besideBackward(dy, x device.Tensor, c span, saved device.Mem
 	l.backThroughInput(model.RoleRouterNorm, dy, dout, x, c)
 }
 
-// backThroughInput adds to dx (C, h) the gradient of x for chunk c. dy is the gradient of norm(x), and r the role of
-// the norm's weight.
+// backThroughInput is the backward of a norm of the layer's input x, for chunk c: it adds the
+// gradient of x to dx (C, h). Tensor dy is the gradient of norm(x), and r the role of the norm's
+// weight.
 func (l *moeLaunch) backThroughInput(r model.Role, dx, dy, x device.Tensor, c span) {
 	l.norm(l.s, l.beside.n.of(c), l.beside.rstd.of(c), x, l.w, r, c.n)
 	l.backThroughNorm(l.s, l.w, l.g, r, dx, dy, x, l.beside.rstd.of(c), c.n, true)
 }
 
-// ownRouterBackward writes dn (C, h), the gradient of the router's normed input, for chunk c. It accumulates the
-// gradient of the router's weight. In the state, Weights becomes the products of plain weights and their gradients,
-// which ExpertScalesGrad sums later.
+// ownRouterBackward is the backward of the router for chunk c. It writes dn (C, h), the gradient of
+// the router's normed input, and accumulates the gradient of the router's weight. In the state,
+// Weights becomes each pair's plain weight times its gradient; ExpertScalesGrad later sums these to
+// the gradient of the experts' factors.
 func (l *moeLaunch) ownRouterBackward(dn, x device.Tensor, c span, overwrite bool) {
 	cfg, r, k := l.spec.Config, l.of(c), l.spec.Config.NumExpertsPerTok
 	op.Do(l.dev, l.s, op.CopyColumns{Dst: from(r.plain, k), Src: r.dweights, T: c.n, C: k, DstStride: 2 * k, SrcStride: k})
-	// ReLU(gate)·up gives the products: no weight is negative, so ReLU changes none.
+	// The operation GLU computes ReLU(weight)·gradient, which is the wanted product: no weight is
+	// negative, so ReLU changes none.
 	op.Do(l.dev, l.s, op.GLU{Activation: op.ReLU, Y: r.weights, GU: r.plain, T: c.n, F: k})
 	l.byExpert(r.dweights, r)
 	op.Do(l.dev, l.s, op.RouterBackward{DLogits: r.logits, Logits: r.logits, IDs: r.ids, DWeights: r.dweights, T: c.n, E: cfg.NumExperts, K: k,

@@ -11,7 +11,8 @@ import (
 	"mt/model"
 )
 
-// moeRig is one MoE layer on a device, and a step of micro-batches.
+// moeRig is one MoE layer on a device under test, with weights and inputs for a step of several
+// micro-batches.
 type moeRig struct {
 	*rig
 	layout model.Layout
@@ -23,7 +24,7 @@ type moeRig struct {
 	saved  []device.Mem
 }
 
-// moeTokens are the micro-batches of most tests.
+// moeTokens has the numbers of tokens of the micro-batches in most tests.
 var moeTokens = []int{13, 7}
 
 func newMoERig(t *testing.T, dev device.Device, c moeCase, sp Spec) *moeRig {
@@ -65,8 +66,8 @@ func newMoERig(t *testing.T, dev device.Device, c moeCase, sp Spec) *moeRig {
 	return r
 }
 
-// favour makes the first column of the router's weight what it adds to logits of
-// inputs whose first element is about 1 after the norm.
+// favour sets the first column of the router's weight to `by`. The inputs' first element is about 1
+// after the norm, so `by` is added to their logits, and the router prefers some experts.
 func favour(router, by []float64, h int) {
 	for e, v := range by {
 		router[e*h] = v
@@ -81,7 +82,8 @@ func random(rng *rand.Rand, n int) []float64 {
 	return v
 }
 
-// inputs are n random tokens with a first element that favour can count on.
+// inputs returns n random tokens. Their first element is large, so that favour can steer the router
+// by it.
 func (r *moeRig) inputs(rng *rand.Rand, n int) []float64 {
 	v := random(rng, n*r.cfg.HiddenSize)
 	for t := range n {
@@ -92,7 +94,8 @@ func (r *moeRig) inputs(rng *rand.Rand, n int) []float64 {
 
 func (r *moeRig) mb(i int) MicroBatch { return MicroBatch{Tokens: r.counts[i]} }
 
-// at is the first token of micro-batch i; behind the last it is the number of all tokens.
+// at returns the index of the first token of micro-batch i; for i after the last micro-batch, the
+// number of all tokens.
 func (r *moeRig) at(i int) int {
 	n := 0
 	for _, k := range r.counts[:i] {
@@ -103,7 +106,7 @@ func (r *moeRig) at(i int) int {
 
 func (r *moeRig) total() int { return r.at(len(r.counts)) }
 
-// offsets brings where the experts' pairs begin to the host.
+// offsets copies the index of each expert's first pair to the host.
 func (r *moeRig) offsets(st MoEState) []int {
 	var out []int
 	for _, v := range r.ids(st.Offsets) {
@@ -120,7 +123,7 @@ func (r *moeRig) ids(t device.Tensor) []int32 {
 	return out
 }
 
-// state is a MoEState in which nothing is counted yet.
+// state returns a MoEState with zero counts and probabilities.
 func (r *moeRig) state(backward bool) MoEState {
 	st := r.tpl.BindMoE(r.alloc(r.spec.MoEBytes(r.total(), backward)), r.total(), backward)
 	r.s.Zero(st.Counts.Mem())
@@ -128,7 +131,7 @@ func (r *moeRig) state(backward bool) MoEState {
 	return st
 }
 
-// forward is the outputs of all micro-batches.
+// forward runs the forward of all micro-batches through the layer and returns their outputs.
 func (r *moeRig) forward(st MoEState, ws device.Mem, eval bool) []float64 {
 	for i, x := range r.xs {
 		r.tpl.MoERoute(r.s, r.parts[0], x, r.at(i), r.mb(i), st, ws, eval)
@@ -149,7 +152,8 @@ func (r *moeRig) forward(st MoEState, ws device.Mem, eval bool) []float64 {
 	return out
 }
 
-// backward is the gradients of the inputs, under "x", and of the parameters.
+// backward runs the backward of the layer. It returns the gradients of the inputs (under "x") and
+// of the parameters.
 func (r *moeRig) backward(st MoEState, ws device.Mem, auxScale float32) map[string][]float64 {
 	var dys []device.Tensor
 	for i, x := range r.xs {
@@ -195,7 +199,8 @@ func (r *moeRig) collect(out map[string][]float64, part int, g Grads) {
 	}
 }
 
-// auxScale is the gradient of the auxiliary loss per count, 0 where there is none.
+// auxScale returns the factor of an expert's count in the gradient of the load-balancing loss; 0:
+// the model has no such loss.
 func (r *moeRig) auxScale() float32 {
 	if !r.cfg.OutputRouterLogits {
 		return 0
@@ -204,7 +209,7 @@ func (r *moeRig) auxScale() float32 {
 	return float32(r.cfg.RouterAuxLossCoef * float64(r.cfg.NumExperts) / (n * n))
 }
 
-// run is a step: outputs and gradients.
+// run runs a forward and a backward, and returns the outputs and the gradients.
 func (r *moeRig) run() (y []float64, grads map[string][]float64) {
 	r.t.Helper()
 	st, ws := r.state(true), r.alloc(r.spec.WorkspaceBytes())
@@ -214,8 +219,8 @@ func (r *moeRig) run() (y []float64, grads map[string][]float64) {
 	return y, grads
 }
 
-// loss is Σ y·dy and the auxiliary loss by the reference, for inputs x, and what
-// was chosen.
+// loss computes Σ y·dy plus the load-balancing loss with the reference model, for inputs x. Its
+// gradient is what backward must return. It also returns the chosen experts.
 func (r *moeRig) loss(x []float64) (float64, []int) {
 	var routing reference.Routing
 	y, sum := reference.MoE(r.cfg, r.ref, 0, x, &routing), 0.0

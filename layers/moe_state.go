@@ -57,7 +57,7 @@ func (s Spec) moeState(tokens int, backward bool, mem *allotter) MoEState {
 	return st
 }
 
-// routing has a MoEState's rows for the tokens of one chunk.
+// routing has, of each tensor of a MoEState, the rows for the tokens of one chunk.
 type routing struct{ n, sum, dy, logits, ids, weights, dweights, plain device.Tensor }
 
 // of returns the state's rows of the tokens in c, a chunk of the micro-batch whose first token is token at of the
@@ -75,13 +75,15 @@ func (st *MoEState) of(c span, at int, d dims, scored, chosen int) routing {
 
 // moeBuffers are the workspace of a launch of a MoE layer, each with the rows of a chunk.
 //
-// Part 0, for C tokens:
+// Part 0 (norm and router), for C tokens:
 //
 //	wide (C, h) f32: the router's normed input; none if act is fp32
 //	n (C, h) act, rstd (C) f32, (C, 2) for a LayerNorm: backward: the norm again, then
 //	  the gradient of its result
+//	sum (C, h) act, rstdOut (C) f32: if the experts' sum is normed: this sum, unless it is kept, and
+//	  the statistics of an output's norm
 //
-// An expert, for C pairs:
+// An expert, for C pairs of token and choice:
 //
 //	in (C, h) act: the tokens' normed inputs; in the backward later their gradient
 //	out (C, h) act: the expert's output; backward: its gradient
@@ -89,6 +91,7 @@ func (st *MoEState) of(c span, at int, d dims, scored, chosen int) routing {
 //	act, dact (C, F) act: f(gate)·up, weighted, and its gradient; F is the expert's width
 type moeBuffers struct {
 	wide, n, rstd          rows
+	sum, rstdOut           rows
 	in, out, gu, act, dact rows
 	beside                 besideBuffers // part 0 beside a dense MLP, moe_dense.go
 }
@@ -101,6 +104,9 @@ func (s Spec) routeBuffers(tokens int, backward bool, ws *allotter) moeBuffers {
 	}
 	if backward {
 		b.n, b.rstd = ws.chunkRows(s.Act, chunk, h), ws.chunkRows(device.F32, chunk, newDims(s).stats)
+	}
+	if s.Config.NormsExperts() {
+		b.sum, b.rstdOut = ws.chunkRows(s.Act, chunk, h), ws.chunkRows(device.F32, chunk, 1)
 	}
 	if s.Config.DenseBesideExperts {
 		b.beside = s.besideBuffers(tokens, ws)

@@ -15,7 +15,8 @@ import (
 	"mt/model"
 )
 
-// moeCase is a MoE layer with tokens that choose in some way.
+// moeCase is a MoE layer to test, with inputs for which its router makes a certain choice, such as
+// never choosing some experts.
 type moeCase struct {
 	name   string
 	cfg    *model.Config
@@ -65,13 +66,18 @@ var moeCases = []moeCase{
 	{"beside a dense MLP", moeConfig(6, 2, func(c *model.Config) {
 		c.DenseBesideExperts, c.NormTopKProb, c.SandwichNorms, c.LayerScalar, c.Activation = true, true, true, true, model.GELUTanh
 	}), nil, 0},
+	{"normed", moeConfig(5, 2, func(c *model.Config) {
+		c.SandwichNorms, c.SigmoidScores, c.ChoiceBias, c.NormTopKProb, c.RoutedScale, c.SharedSize = true, true, true, true, 1.5, 11
+	}), nil, 1},
+	{"normed, idle", moeConfig(7, 2, func(c *model.Config) { c.SandwichNorms, c.OutputRouterLogits = true, true }), []float64{-20, 0, -20, 0, 0, -20, -20}, 4},
 	{"beside a dense MLP, idle", moeConfig(7, 3, func(c *model.Config) {
 		c.DenseBesideExperts, c.NormTopKProb, c.SandwichNorms = true, true, true
 	}), []float64{-90, 0, -90}, 2},
 	{"gelu, offset", moeConfig(4, 2, func(c *model.Config) { c.Activation, c.NormOffset = model.GELUTanh, 1 }), nil, 0},
 }
 
-// sigmoids sets the router of DeepSeek-V3.
+// sigmoids returns a change to a configuration: the router of DeepSeek-V3, which scores experts by
+// sigmoids, with this number of groups of experts.
 func sigmoids(groups int) func(c *model.Config) {
 	return func(c *model.Config) {
 		c.SigmoidScores, c.ChoiceBias, c.NormTopKProb, c.RoutedScale, c.SharedSize, c.SharedGate = true, true, true, 2.5, 7, false
@@ -97,12 +103,13 @@ func onMoE(t *testing.T, f func(t *testing.T, c moeCase, r *moeRig)) {
 	}
 }
 
-// Outputs are the reference's, and all gradients its finite differences.
+// TestMoEGradients: a MoE layer's outputs equal those of the reference in float64, and all
+// gradients equal the finite differences of the reference's loss.
 func TestMoEGradients(t *testing.T) {
 	onMoE(t, func(t *testing.T, c moeCase, r *moeRig) {
 		y, grads := r.run()
 		x := slices.Concat(r.x...)
-		// fp32 through some ten operations.
+		// The bound allows for some ten roundings in fp32.
 		if d := distance(y, reference.MoE(c.cfg, r.ref, 0, x, nil)); !(d <= 1e-6) {
 			t.Errorf("outputs differ by %g", d)
 		}
@@ -146,7 +153,8 @@ func TestMoEGradients(t *testing.T) {
 	})
 }
 
-// The backward computes the routing again with the bits that the forward had.
+// TestMoERouteAgain: the backward, which computes the routing again, gets the same bits as the
+// forward.
 func TestMoERouteAgain(t *testing.T) {
 	onMoE(t, func(t *testing.T, c moeCase, r *moeRig) {
 		st, ws := r.state(true), r.alloc(r.spec.WorkspaceBytes())
@@ -168,7 +176,7 @@ func TestMoERouteAgain(t *testing.T) {
 				t.Errorf("tensor %d of the routing has other bits", i)
 			}
 		}
-		if got := r.get(st.DY); !c.cfg.DenseBesideExperts && !slices.Equal(got, slices.Concat(r.x...)) {
+		if got := r.get(st.DY); !c.cfg.NormsExperts() && !slices.Equal(got, slices.Concat(r.x...)) {
 			t.Error("DY is not what was given")
 		}
 		if got := r.get(st.Sum); slices.Max(got) != 0 || slices.Min(got) != 0 {
@@ -177,8 +185,8 @@ func TestMoERouteAgain(t *testing.T) {
 	})
 }
 
-// Counts and probabilities add up over layers, and not in an evaluation, which
-// gives the same outputs.
+// TestMoECounts: training adds the experts' counts and probabilities of each layer to those of
+// earlier layers. An evaluation adds none and gives the same outputs.
 func TestMoECounts(t *testing.T) {
 	onMoE(t, func(t *testing.T, c moeCase, r *moeRig) {
 		st, ws := r.state(false), r.alloc(r.spec.ForwardWorkspaceBytes())
@@ -206,7 +214,8 @@ func TestMoECounts(t *testing.T) {
 	})
 }
 
-// Chunks change only the order of sums; what is kept of blocks changes nothing.
+// TestMoEChunks: the number of tokens that are processed at once changes results only by the order
+// of sums. The Keep levels of blocks change nothing in a MoE layer.
 func TestMoEChunks(t *testing.T) {
 	testkit.NotShort(t)
 	for _, d := range devices {
@@ -236,7 +245,7 @@ func TestMoEChunks(t *testing.T) {
 	}
 }
 
-// Threads change no bit.
+// TestMoEThreads: the number of threads of the CPU device changes no bit of a MoE layer's results.
 func TestMoEThreads(t *testing.T) {
 	for _, act := range []device.DType{device.F32, device.BF16} {
 		for _, c := range moeCases {
@@ -247,8 +256,9 @@ func TestMoEThreads(t *testing.T) {
 	}
 }
 
-// In bf16 results equal fp32 results from the same weights and inputs within the rounding of activations: a dozen
-// roundings of 2⁻⁹ each, which add up like a random walk in a sum. Beside a dense MLP there are twice as many.
+// TestMoEBF16: in bf16, a MoE layer's results are close to those in fp32 from the same weights and
+// inputs. The bound allows for a dozen roundings of 2⁻⁹ each, which add up like a random walk.
+// Beside a dense MLP there are twice as many.
 func TestMoEBF16(t *testing.T) {
 	for _, d := range devices {
 		for _, c := range moeCases {
@@ -268,8 +278,11 @@ func TestMoEBF16(t *testing.T) {
 				wantY, want := full.run()
 				got["y"], want["y"] = y, wantY
 				bound := 0.02
-				if c.cfg.DenseBesideExperts {
+				switch {
+				case c.cfg.DenseBesideExperts:
 					bound *= math.Sqrt2
+				case c.cfg.NormsExperts():
+					bound *= math.Sqrt(15. / 12)
 				}
 				for name := range want {
 					if dist := distance(got[name], want[name]); !(dist <= bound) {
@@ -296,7 +309,7 @@ func TestMoESizes(t *testing.T) {
 	if n := s.MoEBytes(tokens, true); n < tokens*perToken || n > tokens*perToken+8*device.Align {
 		t.Errorf("backward: %d bytes, want about %d", n, tokens*perToken)
 	}
-	// With experts wider than all else the workspace is theirs.
+	// If experts are wider than all other layers, the workspace must have their size.
 	wide := s
 	wide.Config = moeConfig(64, 4, func(c *model.Config) { c.MoEIntermediateSize = 5000 })
 	if n, least := wide.WorkspaceBytes(), int64(4*4*5000*2); n < least {
@@ -307,7 +320,8 @@ func TestMoESizes(t *testing.T) {
 	}
 }
 
-// A launch of a MoE layer allocates as little in Go as others do, however many chunks it has.
+// TestMoEDoesNotAllocate: a launch of a MoE layer makes as few allocations in Go as other launches,
+// however many chunks it has.
 func TestMoEDoesNotAllocate(t *testing.T) {
 	if testkit.Race {
 		t.Skip("with the race detector every operation has memory of its own")
@@ -322,7 +336,8 @@ func TestMoEDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// An expert's tensors go by the same roles in every part.
+// TestMoEPartsAreAlike: the weights of every expert have the same roles, whichever part of the
+// layer the expert is.
 func TestMoEPartsAreAlike(t *testing.T) {
 	c := moeCases[0]
 	r := newMoERig(t, newToy(), c, spec(c.cfg, KeepNothing, device.BF16))

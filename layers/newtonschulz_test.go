@@ -17,10 +17,10 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestNewtonSchulz: in fp32 the result is within 1e-5 of float64, relative to its largest element. In bf16 it is
-// compared with a float64 computation that rounds in the same places. Another order of sums may round to the other
-// neighbour, and later steps then differ by a few hundredths of the largest element. Over all elements the difference
-// is less than one in a hundred of the norm.
+// TestNewtonSchulz: in fp32 the result is within 1e-5 of float64, relative to its largest element.
+// In bf16 it is compared with a float64 computation that rounds at the same points. Another order
+// of sums may round to the other neighbour, and later steps then differ by a few hundredths of the
+// largest element. Over all elements the difference is less than one in a hundred of the norm.
 func TestNewtonSchulz(t *testing.T) {
 	dev := testkit.Must(cpu.New(cpu.Options{Threads: 2}))(t)
 	defer dev.Close()
@@ -56,7 +56,7 @@ func TestNewtonSchulz(t *testing.T) {
 			}
 		}
 	}
-	// Lines of the table that tools/parity.sh prints.
+	// tools/parity.sh prints these lines in its table of comparisons with other programs.
 	t.Logf("parity| Newton-Schulz in fp32 | the same in float64 | %.1e of the largest | 1.0e-05 |", most[0])
 	t.Logf("parity| Newton-Schulz in bf16 | a twin that rounds where it does | %.1e of the norm | 1.0e-02 |", most[1])
 }
@@ -101,7 +101,7 @@ func TestNewtonSchulzIsTorchs(t *testing.T) {
 	}
 }
 
-// runNewtonSchulz runs NewtonSchulz on a matrix, rounded to dt.
+// runNewtonSchulz runs NewtonSchulz on the matrix x, rounded to type dt, and returns the result.
 func runNewtonSchulz(t *testing.T, dev device.Device, dt device.DType, x []float64, rows, cols, steps int) []float64 {
 	t.Helper()
 	s := testkit.Must(dev.NewStream("test"))(t)

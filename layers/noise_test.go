@@ -13,8 +13,9 @@ import (
 	"mt/internal/testkit/reference"
 )
 
-// TestNoise: with noise, losses and gradients equal the reference's with the same noise. The noise is that of
-// Transformers' hook for a single document: within ±alpha/√(L·h), added to the output of the embedding's module.
+// TestNoise: with noise on embeddings (NEFTune), losses and gradients equal the reference's with
+// the same noise. For a single document of L tokens the noise is that of Transformers' hook: within
+// ±alpha/√(L·h), added to the embedding's output.
 func TestNoise(t *testing.T) {
 	noise, step := op.Noise{Alpha: 3, Seed: 1<<40 + 5}, 6
 	for _, c := range configs {

@@ -10,7 +10,7 @@ import (
 	"mt/model"
 )
 
-// onHost is s with hidden states on the host.
+// onHost returns s with hidden states in host memory.
 func onHost(s Spec) Spec {
 	s.OnHost, s.Keep = true, nil
 	return s
@@ -20,8 +20,8 @@ func onHost(s Spec) Spec {
 // kind of block, ragged micro-batches, whole heads and heads in parts, training and evaluation.
 func TestHiddenStatesOnTheHost(t *testing.T) {
 	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
-		if cfg.OutputGate || cfg.Recurrence() != nil {
-			t.Skip("a plan refuses hidden states on the host with an output gate or a recurrence, as TestRecurrencesKeepHiddenStates of package plan holds")
+		if cfg.OutputGate || cfg.Recurrence() != nil || cfg.PerLayerSize > 0 || cfg.SharedKV > 0 {
+			t.Skip("a plan refuses hidden states on the host with an output gate, a recurrence, per-layer inputs or shared keys and values, as TestRecurrencesKeepHiddenStates of package plan holds")
 		}
 		for _, act := range []device.DType{device.F32, device.BF16} {
 			for shards := 1; shards <= 3; shards += 2 {
@@ -47,7 +47,8 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 	})
 }
 
-// TestCrossesIsWhatLaunchesCopy: Crosses returns the bytes that a step copies, for whole heads and heads in parts.
+// TestCrossesIsWhatLaunchesCopy: with hidden states on the host, a step copies the bytes that
+// Spec.Crosses says, for whole heads and heads in parts.
 func TestCrossesIsWhatLaunchesCopy(t *testing.T) {
 	crossing(t, config(func(c *model.Config) {
 		c.NumHeads, c.NumKVHeads, c.HiddenSize, c.LearnedPositions, c.MaxPositions = 4, 2, 36, true, 13

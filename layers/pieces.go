@@ -2,12 +2,14 @@ package layers
 
 import "mt/device"
 
-// ActivationPiece is the largest number of bytes of activations in one copy. A GPU has one copy engine per direction,
-// which finishes a copy before it begins another. With pieces, a tile of weights waits for at most one piece, not for
-// a whole hidden state, which may have 256 MiB.
+// ActivationPiece is the largest number of bytes of activations in one copy. A GPU has a copy
+// engine for each direction, which finishes a copy before it begins another. Because activations
+// are copied in pieces, a tile of weights waits for at most one piece, not for a whole hidden
+// state, which may have 256 MiB.
 const ActivationPiece = 32 << 20
 
-// CopyUp enqueues dst = src on s, in pieces of ActivationPiece bytes.
+// CopyUp enqueues the copy of src on the host to dst on the device, in pieces of ActivationPiece
+// bytes.
 func CopyUp(s device.Stream, dst device.Mem, src []byte) {
 	for from := int64(0); from < int64(len(src)); from += ActivationPiece {
 		n := min(ActivationPiece, int64(len(src))-from)
@@ -15,7 +17,8 @@ func CopyUp(s device.Stream, dst device.Mem, src []byte) {
 	}
 }
 
-// CopyDown enqueues dst = src on s, in pieces of ActivationPiece bytes.
+// CopyDown enqueues the copy of src on the device to dst on the host, in pieces of ActivationPiece
+// bytes.
 func CopyDown(s device.Stream, dst []byte, src device.Mem) {
 	for from := int64(0); from < int64(len(dst)); from += ActivationPiece {
 		n := min(ActivationPiece, int64(len(dst))-from)

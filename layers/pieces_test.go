@@ -6,7 +6,7 @@ import (
 	"mt/device"
 )
 
-// copies is a stream that notes copies and makes none.
+// copies is a stream that records the copies enqueued on it and does none.
 type copies struct {
 	device.Stream
 	up, down []device.Mem

@@ -15,8 +15,9 @@ import (
 	"mt/model"
 )
 
-// RecomputedFLOPs and HeadRecomputedFLOPs equal the operations that a counting device sees in addition to the minimum:
-// a step that keeps everything, without normed outputs and with a whole head.
+// TestRecomputedFLOPsAreCounted: RecomputedFLOPs and HeadRecomputedFLOPs equal the operations that
+// a counting device sees in addition to the minimum. The minimum is a step that keeps everything,
+// without norms on outputs and with a whole head.
 func TestRecomputedFLOPsAreCounted(t *testing.T) {
 	cfg := config(func(c *model.Config) {
 		c.NumHeads, c.NumKVHeads = 4, 2
@@ -72,7 +73,9 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 	}
 }
 
-// TestRecomputedFLOPsOfParallelBlocks: RecomputedFLOPs of parallel blocks without a gate equals the operations done.
+// TestRecomputedFLOPsOfParallelBlocks: for blocks whose attention and MLP read the same input, with
+// and without a gate, RecomputedFLOPs equals the operations that a counting device sees in addition
+// to the minimum.
 func TestRecomputedFLOPsOfParallelBlocks(t *testing.T) {
 	for _, gate := range []bool{false, true} {
 		cfg := config(func(c *model.Config) { c.LayerNorm, c.Parallel, c.Ungated = true, true, !gate })
@@ -93,8 +96,9 @@ func TestRecomputedFLOPsOfParallelBlocks(t *testing.T) {
 	}
 }
 
-// TestRecomputedFLOPsOfSharedExperts: per token the backward computes again the router's scores, gate and up of its 8
-// experts and the shared one, and the latent vectors.
+// TestRecomputedFLOPsOfSharedExperts: for DeepSeek-V3, even with everything kept, the backward
+// computes again for each token the router's scores, gate and up of its 8 experts and the shared
+// one, and attention's latent vectors.
 func TestRecomputedFLOPsOfSharedExperts(t *testing.T) {
 	c := testkit.Must(model.Preset("deepseek-v3"))(t)
 	if got, want := (Spec{Config: c, Keep: KeepIn(c.NumLayers, KeepAll)}).RecomputedFLOPs(1, 0), int64(58*(2*7168*256+9*2*7168*2*2048)+61*2*7168*(1536+512+64)); got != want {
@@ -102,8 +106,9 @@ func TestRecomputedFLOPsOfSharedExperts(t *testing.T) {
 	}
 }
 
-// Two of three blocks have experts. On every level attention is computed again in all three, the dense MLP in one, and
-// the router and the chosen experts' gate and up in two.
+// TestRecomputedFLOPsOfExperts counts the operations of a model in which two of three blocks have
+// experts. On every level of Keep, attention is computed again in all three blocks, the dense MLP
+// in one, and the router and the chosen experts' gate and up in two.
 func TestRecomputedFLOPsOfExperts(t *testing.T) {
 	cfg := config(func(c *model.Config) { // D 6, h 12, F 10
 		c.NumLayers, c.NumHeads, c.NumKVHeads = 3, 4, 2
@@ -139,7 +144,8 @@ func TestRecomputedFLOPsOfExperts(t *testing.T) {
 }
 
 func TestSavedAndCacheBytes(t *testing.T) {
-	// 256 tokens, so that every tensor is a multiple of the alignment.
+	// With 256 tokens the size of every tensor is a multiple of the alignment, so there is no
+	// padding.
 	cfg := config(func(c *model.Config) { c.NumHeads, c.NumKVHeads = 4, 2 }) // D 6, h 12, F 10
 	const tokens, o, lse, qkv, x2, gu = 256, 24, 4, 48, 12, 20
 	for keep, elems := range map[Keep]int64{KeepNothing: 0, KeepAttention: o, KeepQKV: o + qkv, KeepAll: o + qkv + x2 + gu} {
@@ -158,14 +164,15 @@ func TestSavedAndCacheBytes(t *testing.T) {
 	}
 }
 
-// A workspace grows with the micro-batch only by what attention needs and, once
-// chunks are smaller than it, by nothing else.
+// TestWorkspaceGrowsByAttentionOnly: if a micro-batch has more tokens than a chunk, more tokens add
+// to the workspace only the buffers that attention needs for all tokens.
 func TestWorkspaceGrowsByAttentionOnly(t *testing.T) {
 	cfg := config(func(*model.Config) {})
 	at := func(tokens int) int64 {
 		return Spec{Config: cfg, Act: device.F32, MaxTokens: tokens, ChunkTokens: 64, HeadChunk: 64}.WorkspaceBytes()
 	}
-	// o, its gradient, qkv and its gradient; log-sum-exp and delta.
+	// perToken is the size of attention's output and its gradient, qkv and its gradient,
+	// log-sum-exp and delta.
 	perToken := int64(4 * (2*12 + 2*36 + 2*2))
 	if got := at(2048) - at(1024); got != 1024*perToken {
 		t.Errorf("1024 tokens more take %d bytes, want %d", got, 1024*perToken)
@@ -205,8 +212,8 @@ func TestBrokenPlansPanic(t *testing.T) {
 	}
 }
 
-// The first step of recorded training runs: loss and gradient norm as
-// Transformers and PyTorch computed them.
+// TestFirstStepEqualsTransformers: the first step of recorded training runs has the loss and the
+// gradient norm that Transformers and PyTorch computed.
 func TestFirstStepEqualsTransformers(t *testing.T) {
 	testkit.NotShort(t)
 	for _, dir := range testkit.Recordings(t) {
@@ -245,7 +252,8 @@ func firstStep(t *testing.T, dev device.Device, f *reference.Fixture, shards int
 	}
 }
 
-// The number of threads changes no bit, whatever is kept.
+// TestThreadsChangeNothing: the number of threads of the CPU device changes no bit of losses and
+// gradients, whatever the forward keeps.
 func TestThreadsChangeNothing(t *testing.T) {
 	cfg := config(func(c *model.Config) {
 		c.QKNorm, c.QKVBias, c.VocabSize, c.HiddenSize, c.IntermediateSize = true, true, 150, 72, 100
@@ -266,8 +274,8 @@ func TestThreadsChangeNothing(t *testing.T) {
 	}
 }
 
-// A launch makes little garbage in Go: its own bookkeeping and, on this device,
-// nothing else.
+// TestLaunchGarbage: a launch makes few allocations in Go. The device in this test makes none, so
+// all are the launch's own.
 func TestLaunchGarbage(t *testing.T) {
 	if testkit.Race {
 		t.Skip("with the race detector every operation has memory of its own")
@@ -297,7 +305,8 @@ type idle struct{ device.Device }
 
 func (idle) Do(device.Stream, device.Op) {}
 
-// Weights bound in host memory have the elements that a slot would have, each from its source.
+// TestBindInPlace: weights used in place in host memory have the same elements as weights copied to
+// a slot. A tied head's tensor comes from the embedding's tile.
 func TestBindInPlace(t *testing.T) {
 	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1, Unified: true}))(t)
 	cfg := config(func(c *model.Config) { c.TieEmbeddings = true })
@@ -326,8 +335,9 @@ func TestBindInPlace(t *testing.T) {
 	}
 }
 
-// One workspace serves every launch, also of an evaluation, for every Keep, and if the largest buffers are an MLP's or
-// the head's.
+// TestWorkspaceServesEveryLaunch: one workspace of WorkspaceBytes is enough for every launch, also
+// in an evaluation and for every Keep. The models' largest buffers belong to the MLP in one case
+// and to the head in the other.
 func TestWorkspaceServesEveryLaunch(t *testing.T) {
 	wide := config(func(c *model.Config) { c.VocabSize = 500 })
 	deep := config(func(c *model.Config) { c.IntermediateSize = 100 })
@@ -352,7 +362,7 @@ func TestWorkspaceServesEveryLaunch(t *testing.T) {
 	}
 }
 
-// TestKeepsInWords: what blocks keep, most first.
+// TestKeepsInWords: Keeps.String describes what blocks keep, with the highest level first.
 func TestKeepsInWords(t *testing.T) {
 	for want, keep := range map[string]Keeps{
 		"nothing":                            nil,
@@ -370,8 +380,9 @@ func TestKeepsInWords(t *testing.T) {
 	}
 }
 
-// TestWorkspaceOfExpertsBlocks: the workspace of a block has room for what the least level of the blocks of
-// its kind does not keep, whatever the others keep.
+// TestWorkspaceOfExpertsBlocks: the workspace of one kind of block has room for the tensors that
+// its block with the lowest Keep level does not keep. The levels of other kinds of blocks do not
+// matter.
 func TestWorkspaceOfExpertsBlocks(t *testing.T) {
 	cfg := config(func(c *model.Config) {
 		c.NumLayers, c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize, c.DecoderSparseStep, c.MLPOnlyLayers = 3, 8, 3, 7, 1, []int{1}
@@ -394,7 +405,9 @@ func TestWorkspaceOfExpertsBlocks(t *testing.T) {
 	}
 }
 
-// TestWorkspaceOfSums: the workspace that a fused backward adds is large enough for micro-batches of fewer tokens too.
+// TestWorkspaceOfSums: the workspace for MaxTokens tokens, including the memory in which a fused
+// attention backward sums gradients (Spec.Fused), is large enough for every smaller micro-batch
+// too.
 func TestWorkspaceOfSums(t *testing.T) {
 	cfg := config(func(c *model.Config) { c.NumHeads, c.NumKVHeads, c.HeadDim = 4, 2, 64 })
 	at := func(tokens int, fused, onHost bool) int64 {

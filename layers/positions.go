@@ -6,7 +6,8 @@ import (
 	"mt/model"
 )
 
-// PositionsForward overwrites y with x + the learned rows of the tokens' positions.
+// PositionsForward overwrites y with x plus the learned position embedding of each token's
+// position.
 //
 //	x, y (T, h) act, not overlapping
 //	ws: needed if x and y are on the host
@@ -22,7 +23,8 @@ func (t *Templates) PositionsForward(s device.Stream, w Weights, y, x Hidden, mb
 	}
 }
 
-// PositionsBackward accumulates the gradient of the learned rows. The gradient of x is dx itself.
+// PositionsBackward accumulates the gradient of the learned position embeddings. The gradient of x
+// is dx itself.
 //
 //	g: overwritten if first is set, else accumulated; dx (T, h) act
 //	ws: needed if dx is on the host

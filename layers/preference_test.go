@@ -15,8 +15,9 @@ import (
 	"mt/model"
 )
 
-// pairsOf returns two micro-batches, of one pair and of two, whose answers differ in length. References are near a
-// random model's log p, so that no loss is flat.
+// pairsOf returns two micro-batches of preference pairs, with one pair and with two, whose answers
+// differ in length. The reference log-probabilities are near those of a random model, so that no
+// loss is flat.
 func pairsOf(cfg *model.Config) [][]reference.Pair {
 	rng := rand.New(rand.NewPCG(8, 8))
 	pair := func(seed uint64, chosen, rejected int) reference.Pair {
@@ -26,7 +27,7 @@ func pairsOf(cfg *model.Config) [][]reference.Pair {
 	return [][]reference.Pair{{pair(1, 7, 5)}, {pair(2, 2, 4), pair(3, 3, 3)}}
 }
 
-// preferred is the batch of pairs on the rig's device.
+// preferred puts a batch of preference pairs on the rig's device.
 func (r *rig) preferred(mbs [][]reference.Pair, likelihood float32) batch {
 	var seqs [][]reference.Sequence
 	chosen := 0
@@ -61,9 +62,11 @@ func (r *rig) preferred(mbs [][]reference.Pair, likelihood float32) batch {
 	return b
 }
 
-// The gradient of every parameter equals the finite difference of the reference's loss, for a whole head and for one
-// in parts. Keys with a bias are normed after it here. Without that norm a softmax hardly depends on the bias, and its
-// gradient is the rest of a cancellation, with a large share of fp32 rounding.
+// TestPreferenceGradients: with losses on preference pairs, the gradient of every parameter equals
+// the finite difference of the reference's loss, for a whole head and for one in parts. In this
+// test keys with a bias are normed after it. Without that norm the softmax hardly depends on the
+// bias: its gradient is a small rest of large terms that cancel, with a large share of fp32
+// rounding.
 func TestPreferenceGradients(t *testing.T) {
 	testkit.NotShort(t)
 	losses := []op.PreferenceLoss{{Kind: op.Sigmoid, Beta: 0.25}, {Kind: op.Sigmoid, Beta: 0.5, Smoothing: 0.25}, {Kind: op.Hinge, Beta: 0.125}, {Kind: op.IPO, Beta: 0.5}}
@@ -107,7 +110,8 @@ func TestPreferenceGradients(t *testing.T) {
 	}
 }
 
-// A pair whose documents are the same moves nothing, not by the least bit, whatever the loss.
+// TestSamePairMovesNothing: if the two answers of a pair are equal, all gradients are exactly zero,
+// whatever the loss.
 func TestSamePairMovesNothing(t *testing.T) {
 	cfg := configs[0].cfg
 	for _, loss := range []op.PreferenceLoss{{Kind: op.Sigmoid, Beta: 0.25}, {Kind: op.Sigmoid, Beta: 0.5, Smoothing: 0.25}, {Kind: op.Hinge, Beta: 0.125}, {Kind: op.IPO, Beta: 0.5}} {
@@ -127,7 +131,8 @@ func TestSamePairMovesNothing(t *testing.T) {
 	}
 }
 
-// Chunks, host memory and threads change no bit of what pairs make of the head, and an evaluation has the losses of training.
+// TestPreferenceBits: chunk sizes, hidden states on the host and the number of threads change no
+// bit of losses and gradients on preference pairs. An evaluation has the losses of training.
 func TestPreferenceBits(t *testing.T) {
 	cfg := configs[0].cfg
 	sp := spec(cfg, KeepNothing, device.BF16)
@@ -146,8 +151,8 @@ func TestPreferenceBits(t *testing.T) {
 	}
 }
 
-// Pairs cost one more product with a whole head, which the forward then computes twice. A head in parts does so
-// anyway.
+// TestPreferenceFLOPs: training on pairs computes the logits of a whole head twice, so it adds one
+// product. A head in parts computes them twice in any case.
 func TestPreferenceFLOPs(t *testing.T) {
 	sp := spec(configs[0].cfg, KeepNothing, device.F32)
 	if got := sp.HeadRecomputedFLOPs(7); got != 0 {

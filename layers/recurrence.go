@@ -17,16 +17,18 @@ type recurrence interface {
 	// buffers of keepInputs.
 	keepStates(b *buffers, d dims, tokens int, mem *allotter)
 	keepInputs(b *buffers, d dims, tokens int, mem *allotter)
-	// buffers takes from ws the recurrence's own buffers, except those that the level keep keeps. backward: also those
-	// of the backward.
+	// buffers takes from ws the recurrence's own buffers, except those that the forward keeps at
+	// level keep. With backward, it also takes the buffers of the backward.
 	buffers(s Spec, b *buffers, d dims, keep Keep, tokens int, backward bool, ws *allotter)
 	// project writes qkv, the recurrence's inputs, for the tokens of chunk c from n, the normed hidden states.
 	project(l *launch, n device.Tensor, c span)
-	// convolve and, after it, scan write o for the whole micro-batch. In generation tail and last are the growing
-	// sequence's cache: the convolution's last input rows, and the state after the last token. Otherwise they are none.
+	// convolve and, after it, scan write o, the recurrence's output, for the whole micro-batch. In
+	// generation tail and last are the growing sequence's cache: the convolution's last input rows,
+	// and the state after the last token. Otherwise they are none.
 	convolve(l *launch, tail device.Tensor)
 	scan(l *launch, last device.Tensor)
-	// convolves reports that convolve writes an input of scan's backward. No level keeps that input.
+	// convolves reports whether scan's backward reads a result of convolve. No level keeps that
+	// result, so the backward then runs convolve again.
 	convolves() bool
 	// backward writes dqkv, the gradients of the inputs, from do, the gradient of o.
 	backward(l *launch)
@@ -45,11 +47,14 @@ func recurrenceOf(c *model.Config) recurrence {
 		return mamba2{c.Mamba2}
 	case c.ShortConv != nil:
 		return shortConv{c.ShortConv}
+	case c.KDA != nil:
+		return kda{c.KDA}
 	}
 	return nil
 }
 
-// forRecurrent returns d with the widths and roles of a recurrent block in place of attention's.
+// forRecurrent returns d changed for a recurrent block: the widths and parameter roles of its
+// recurrence replace attention's.
 func (d dims) forRecurrent() dims {
 	d.recurrent, d.gated, d.qkNorm, d.sinks, d.mla, d.kv = true, false, false, false, nil, 0
 	d.outRole, d.outBias, d.output = model.RoleRecurOut, model.RoleRecurOutBias, plainOutput{}
@@ -58,14 +63,15 @@ func (d dims) forRecurrent() dims {
 	return d
 }
 
-// besides returns the dims of the recurrence that runs beside attention in the same block.
+// besides returns the widths of the recurrence that runs beside attention in the same block. d has
+// attention's widths.
 func (d dims) besides() dims {
 	d.beside = false
 	return d.forRecurrent()
 }
 
-// takeSide makes l.side, the launch of the recurrence beside attention, if the block has one. It shares everything with
-// l but the dims and the buffers.
+// takeSide makes l.side, the launch of the recurrence that runs beside attention, if the block has
+// one. l.side shares everything with l except the widths and the buffers.
 func (l *launch) takeSide() {
 	if l.dims.beside {
 		side := *l
@@ -90,8 +96,8 @@ func (l *launch) scaleValues(qkv device.Tensor, c span) {
 	}
 }
 
-// recur runs the recurrence, which writes l.o for the whole micro-batch. tail and last are the cache in generation,
-// otherwise none.
+// recur runs the recurrence, which writes l.o for the whole micro-batch. In generation tail and
+// last are the sequence's cache, otherwise none.
 func (l *launch) recur(tail, last device.Tensor) {
 	l.dims.recurrence.convolve(l, tail)
 	l.dims.recurrence.scan(l, last)

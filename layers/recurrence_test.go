@@ -8,10 +8,11 @@ import (
 	"mt/model"
 )
 
-// TestRecurrencesEndWithDocuments: a row of two documents has the losses and gradients of two rows with one each.
+// TestRecurrencesEndWithDocuments: a row of two documents gives the same losses and gradients as
+// two rows with one document each. So no state passes from one document to the next.
 func TestRecurrencesEndWithDocuments(t *testing.T) {
 	for name, cfg := range map[string]*model.Config{"gated delta net": recurrentConfig(), "short convolution": shortConvConfig(true), "Mamba-2": mamba2Config(true),
-		"Mamba-2 beside attention": besideConfig()} {
+		"Mamba-2 beside attention": besideConfig(), "KDA": kdaConfig()} {
 		t.Run(name, func(t *testing.T) {
 			seqs := sequences(cfg.VocabSize, 1, 5, 8)
 			s := spec(cfg, KeepNothing, device.F32)

@@ -20,7 +20,8 @@ import (
 	"mt/model"
 )
 
-// rig is a small model on a device: weights bound, memory guarded.
+// rig is a small model on a device under test. Its weights are in device memory, and guard bytes
+// around every allocation detect writes outside it.
 type rig struct {
 	t          *testing.T
 	dev        device.Device
@@ -39,10 +40,10 @@ type rig struct {
 
 const guardBytes = 2 * device.Align
 
-// guardFill lies before and after everything the rig allocates.
+// guardFill is the value of the guard bytes before and after everything that the rig allocates.
 const guardFill = 0xA5
 
-// alloc is n bytes of NaN between two guards.
+// alloc allocates n bytes of device memory between guard bytes, and fills them with NaN.
 func (r *rig) alloc(n int64) device.Mem {
 	r.t.Helper()
 	m, err := r.dev.Alloc(accounts.Workspace, n+2*guardBytes)
@@ -63,7 +64,8 @@ func (r *rig) tensor(dt device.DType, n int) device.Tensor {
 	return r.alloc(int64(n)*dt.Size()).Tensor(dt, 0, int64(n))
 }
 
-// hidden is a hidden state of n elements, where the spec has it, full of NaN.
+// hidden allocates a hidden state of n elements, on the device or on the host as the Spec says, and
+// fills it with NaN.
 func (r *rig) hidden(n int) Hidden {
 	if !r.spec.OnHost {
 		return OnDevice(r.tensor(r.spec.Act, n))
@@ -71,7 +73,7 @@ func (r *rig) hidden(n int) Hidden {
 	return Hidden{Host: r.allocHost(int64(n) * r.spec.Act.Size())}
 }
 
-// allocHost is n bytes of NaN on the host between two guards.
+// allocHost allocates n bytes of host memory between guard bytes, and fills them with NaN.
 func (r *rig) allocHost(n int64) []byte {
 	r.t.Helper()
 	b, err := r.dev.AllocHost(n + 2*guardBytes)
@@ -110,7 +112,7 @@ func (r *rig) read(m device.Mem) []byte {
 	return b
 }
 
-// checkGuards fails the test where something was written outside its memory.
+// checkGuards fails the test if any guard byte was overwritten.
 func (r *rig) checkGuards() {
 	r.t.Helper()
 	all := slices.Clone(r.hostGuards)
@@ -126,7 +128,7 @@ func (r *rig) checkGuards() {
 	}
 }
 
-// put uploads v, rounded to t's type, and returns what is there now.
+// put copies v, rounded to t's type, to tensor t on the device. It returns the rounded values.
 func (r *rig) put(t device.Tensor, v []float64) []float64 {
 	b, kept := make([]byte, t.Mem().Bytes), make([]float64, len(v))
 	for i, x := range v {
@@ -167,7 +169,7 @@ func (r *rig) ints(v ...int32) device.Tensor {
 	return t
 }
 
-// newRig puts a model with the given weights, random ones where nil, on dev.
+// newRig puts a model with the given weights on dev; nil: with random weights.
 func newRig(t *testing.T, dev device.Device, spec Spec, weights reference.Weights) *rig {
 	t.Helper()
 	s := testkit.Must(dev.NewStream("compute"))(t)
@@ -204,8 +206,9 @@ func widen(v []float32) []float64 {
 	return out
 }
 
-// values returns a parameter's values: the given ones, or random ones large enough that every part of the model
-// matters. A tied tensor keeps its first values.
+// values returns a parameter's values: the given ones, or random ones large enough that every part
+// of the model matters. A tensor that embedding and head share (tied) keeps the values that it got
+// first.
 func (r *rig) values(p model.TensorLayout, given reference.Weights, rng *rand.Rand) []float64 {
 	var v []float64
 	for _, part := range p.Stored {
@@ -234,16 +237,18 @@ func (r *rig) values(p model.TensorLayout, given reference.Weights, rng *rand.Ra
 	return v
 }
 
-// batch is micro-batches of sequences on the device, with their unique ids.
+// batch is a batch on the device: micro-batches, the unique ids of their tokens, and the embedding
+// rows of these ids.
 type batch struct {
 	mbs        []MicroBatch
 	ids        []int32
 	table      device.Tensor // (U, h) act
 	supervised int
-	pairs      int // where the spec has a preference loss: the batch's gradient is divided by their number
+	pairs      int // with a preference loss: the number of pairs, by which the batch's gradient is divided
 }
 
-// scale returns the factor on a batch's gradient.
+// scale returns the factor of every token's gradient, which makes the gradients those of the mean
+// loss.
 func (b batch) scale() float32 {
 	if b.pairs > 0 {
 		return 1 / float32(b.pairs)
@@ -282,7 +287,7 @@ func (r *rig) batch(mbs ...[]reference.Sequence) batch {
 	return b
 }
 
-// table is the name of the embedding's tensor.
+// table returns the checkpoint's name of the embedding's tensor.
 func (r *rig) table() string { return r.layouts[0].Tensors[0].Stored[0].Name }
 
 func (r *rig) microBatch(seqs []reference.Sequence, unique []int32) MicroBatch {
@@ -311,6 +316,10 @@ func (r *rig) microBatch(seqs []reference.Sequence, unique []int32) MicroBatch {
 	mb.Index, mb.Targets, mb.Pos, mb.Cu = r.ints(index...), r.ints(targets...), r.ints(pos...), r.ints(cu...)
 	mb.RowStart, mb.RowPos = r.ints(rowStart...), r.ints(rowPos...)
 	mb.ChunkBounds = r.ints(r.spec.ChunkBounds(cu)...)
+	for i, u := range index {
+		index[i] = unique[u]
+	}
+	mb.IDs, mb.UniqueIDs = r.ints(index...), r.ints(unique...)
 	return mb
 }
 
@@ -349,8 +358,8 @@ func (r *rig) step(b batch) result {
 	return res
 }
 
-// gradients are buffers full of NaN, one per layer and one for the embedding's
-// rows.
+// gradients allocates gradient memory, full of NaN: for every layer, and for the embedding rows of
+// `unique` ids.
 func (r *rig) gradients(unique int) ([]Grads, device.Tensor) {
 	grads := []Grads{nil}
 	for _, l := range r.layouts[1:] {
@@ -359,8 +368,8 @@ func (r *rig) gradients(unique int) ([]Grads, device.Tensor) {
 	return grads, r.tensor(device.F32, unique*r.spec.Config.HiddenSize)
 }
 
-// addEmbedding adds the rows' gradient to the table's, which starts with the
-// head's share where it is tied.
+// addEmbedding adds the gradient of some embedding rows to the gradient of the whole table. With
+// tied embeddings the table already has the head's part.
 func (r *rig) addEmbedding(grads map[string][]float64, ids []int32, rows []float64) {
 	name := r.table()
 	h := r.spec.Config.HiddenSize
@@ -373,7 +382,7 @@ func (r *rig) addEmbedding(grads map[string][]float64, ids []int32, rows []float
 }
 
 func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses device.Tensor, ws device.Mem, first bool) {
-	n := mb.Tokens * r.spec.Config.HiddenSize
+	n := mb.Tokens * r.spec.HiddenWidth()
 	xs := []Hidden{r.hidden(n)}
 	saved := []device.Mem{{}}
 	r.tpl.EmbedForward(r.s, xs[0], b.table, mb, r.at, ws)
@@ -385,8 +394,12 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 			keep = r.alloc(k)
 		}
 		saved = append(saved, keep)
-		if r.layouts[i].Kind == model.Positions {
+		switch r.layouts[i].Kind {
+		case model.Positions:
 			r.tpl.PositionsForward(r.s, r.weights[i], xs[i], xs[i-1], mb, ws)
+			continue
+		case model.PerLayer:
+			r.tpl.PerLayerForward(r.s, r.weights[i], xs[i].Dev, xs[i-1].Dev, mb, ws)
 			continue
 		}
 		r.tpl.BlockForward(r.s, r.layouts[i].Block, r.weights[i], xs[i], xs[i-1], mb, saved[i], ws)
@@ -398,8 +411,12 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 		r.tpl.HeadForwardBackward(r.s, r.weights[last], grads[last], dx, xs[last-1], losses, mb, ws, b.scale(), first)
 	}
 	for i := last - 1; i > 0; i-- {
-		if r.layouts[i].Kind == model.Positions {
+		switch r.layouts[i].Kind {
+		case model.Positions:
 			r.tpl.PositionsBackward(r.s, grads[i], dx, mb, ws, first)
+			continue
+		case model.PerLayer:
+			r.tpl.PerLayerBackward(r.s, r.weights[i], grads[i], dx.Dev, xs[i-1].Dev, mb, ws, first)
 			continue
 		}
 		r.tpl.BlockBackward(r.s, r.layouts[i].Block, r.weights[i], grads[i], dx, xs[i-1], mb, saved[i], ws, first)
@@ -407,7 +424,7 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 	r.tpl.EmbedBackward(r.s, embed, dx, mb, ws, first)
 }
 
-// shard is part k of the head with its weights in a slot of its own.
+// shard returns part k of the head, with its weights copied to a slot of their own.
 func (r *rig) shard(k int) (Shard, Weights) {
 	head := r.layouts[len(r.layouts)-1]
 	p, l := r.spec.Shard(k), r.spec.ShardLayout(head, k)
@@ -437,7 +454,8 @@ func shardOf[M ~map[model.Role]device.Tensor](whole M, p Shard, width int) M {
 	return m
 }
 
-// headForward is sweep one of a micro-batch.
+// headForward runs a head in parts forward for one micro-batch: the sweep over all parts that
+// computes the losses.
 func (r *rig) headForward(mb MicroBatch, x Hidden, losses, lse device.Tensor, ws device.Mem, terms op.LossTerms) {
 	for k := range r.spec.Shards() {
 		p, w := r.shard(k)
@@ -445,7 +463,8 @@ func (r *rig) headForward(mb MicroBatch, x Hidden, losses, lse device.Tensor, ws
 	}
 }
 
-// headShards is both sweeps, the second in reverse.
+// headShards runs a head in parts for one micro-batch: a sweep over the parts for the losses, and
+// one in reverse for the gradients.
 func (r *rig) headShards(b batch, mb MicroBatch, g Grads, dx, x Hidden, losses device.Tensor, ws device.Mem, first bool) {
 	lse := r.tensor(device.F32, mb.Tokens)
 	r.headForward(mb, x, losses, lse, ws, r.spec.Terms)
@@ -457,20 +476,23 @@ func (r *rig) headShards(b batch, mb MicroBatch, g Grads, dx, x Hidden, losses d
 	}
 }
 
-// evaluate is the token losses of a forward that keeps nothing.
+// evaluate returns the losses of all tokens from a forward that keeps nothing for a backward.
 func (r *rig) evaluate(b batch) []float64 {
 	r.t.Helper()
 	ws := r.alloc(r.spec.ForwardWorkspaceBytes())
 	var out []float64
 	for _, mb := range b.mbs {
-		n := mb.Tokens * r.spec.Config.HiddenSize
+		n := mb.Tokens * r.spec.HiddenWidth()
 		x, y, losses := r.hidden(n), r.hidden(n), r.tensor(device.F32, mb.Tokens)
 		r.tpl.EmbedForward(r.s, x, b.table, mb, 0, ws)
 		last := len(r.layouts) - 1
 		for i := 1; i < last; i++ {
-			if r.layouts[i].Kind == model.Positions {
+			switch r.layouts[i].Kind {
+			case model.Positions:
 				r.tpl.PositionsForward(r.s, r.weights[i], y, x, mb, ws)
-			} else {
+			case model.PerLayer:
+				r.tpl.PerLayerForward(r.s, r.weights[i], y.Dev, x.Dev, mb, ws)
+			default:
 				r.tpl.BlockForward(r.s, r.layouts[i].Block, r.weights[i], y, x, mb, device.Mem{}, ws)
 			}
 			x, y = y, x
@@ -486,7 +508,8 @@ func (r *rig) evaluate(b batch) []float64 {
 	return out
 }
 
-// TestMain has the garbage collector be lazy: little of what tests allocate stays alive.
+// TestMain makes the garbage collector run less often, because little of the tests' memory stays
+// alive.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
 	os.Exit(m.Run())

@@ -20,8 +20,9 @@ func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 	return a.used
 }
 
-// buffers are the intermediates of a block's launch. Some are in the memory kept for the backward, the others in the
-// workspace; see blockBuffers.
+// buffers are the intermediate tensors of a block's launch. Some are in the memory kept for the
+// backward, the others in the workspace; see blockBuffers. C is the number of tokens in a chunk, F
+// the MLP's width, and G the number of query heads that share a key/value head.
 //
 // Rows of all tokens:
 //
@@ -41,7 +42,7 @@ func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 //	x2 (·, h) act: the MLP's residual input, which a parallel block's backward does not need
 //	gu (·, 2·F) act: gate and up, then their gradient; without a gate (·, F)
 //	act (C, F) act: f(gate)·up, or f(up)
-//	zeros (C) i32: with a layer scalar
+//	zeros (C) i32: with a layer scalar or shared keys and values
 //
 // Rows of a chunk in the backward, if values are keys:
 //
@@ -53,20 +54,23 @@ func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 //	out, dout (C, h) act, rstdOut (C) f32: the current output before its norm, its gradient,
 //	  its norm's scale
 //
-// With Spec.OnHost rows of all tokens become rows of a chunk, except lse (H, T) and delta (G, T). The inputs and
-// outputs of attention are then in group, see groups.go.
+// With Spec.OnHost rows of all tokens become rows of a chunk, except lse (H, T) and delta (G, T).
+// The inputs and outputs of attention are then in group, see groups.go.
 type buffers struct {
 	o, qkv, rot, rstdQ, rstdK, rstdV rows
 	do, dqkv, draw                   rows
 	lse, delta, sums                 device.Tensor
 	n, rstd, x2, gu, act, zeros      rows
 	a, out, dout, rstdOut            rows
-	mla                              mlaBuffers // mla.go
-	gdn                              gdnBuffers // gated_delta_net.go
-	ssd                              ssdBuffers // mamba2.go
-	gate                             gateBuffers
+	mla                              mlaBuffers  // mla.go
+	gdn                              gdnBuffers  // gated_delta_net.go
+	ssd                              ssdBuffers  // mamba2.go
+	kda                              kdaBuffers  // kda.go
+	gate                             gateBuffers // output_gate.go
 	group                            groupBuffers
-	side                             *buffers // of the mixer beside attention
+	side                             *buffers        // of the mixer beside attention
+	per                              perLayerBuffers // per_layer.go
+	kv                               rows            // (C, 2·KV·D) act: keys and values between a packed row and a passenger, passengers.go
 }
 
 // savedBuffers takes from mem the buffers that the forward keeps at level keep. The other fields of the result are
@@ -121,7 +125,7 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 		d.recurrence.buffers(s, &b, d, keep, tokens, backward, ws)
 	}
 	if d.gated {
-		b.gate = gateBuffers{ws.chunkRows(d.act, chunk, 2*d.out), ws.chunkRows(d.act, chunk, d.out)}
+		b.gate.both, b.gate.narrow = ws.chunkRows(d.act, chunk, 2*d.out), ws.chunkRows(d.act, chunk, d.out)
 	}
 	if d.mla != nil {
 		b.mla = s.mlaBuffers(d, tokens, backward, ws)
@@ -134,9 +138,13 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 			b.gu = ws.chunkRows(d.act, chunk, d.up)
 		}
 		b.act = ws.chunkRows(d.act, chunk, d.ffn)
-		if s.Config.LayerScalar {
+		if s.Config.LayerScalar || d.shared || d.lends {
 			b.zeros = ws.chunkRows(device.I32, chunk, 1)
 		}
+		b.per = s.perLayerBuffers(d, chunk, backward, ws)
+	}
+	if backward && (d.shared || d.lends) {
+		b.kv = ws.chunkRows(d.act, chunk, 2*d.kv)
 	}
 	if backward {
 		s.backwardBuffers(&b, d, mlp, keep, tokens, ws)
@@ -148,8 +156,8 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	return b
 }
 
-// backwardBuffers takes from ws the buffers of b that only a backward needs, in addition to the forward's buffers. mlp
-// says whether the launch has the whole block.
+// backwardBuffers takes from ws the buffers of b that only a backward needs, in addition to the
+// forward's buffers. mlp: the launch runs the block's MLP too, not attention alone.
 func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens int, ws *allotter) {
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAll && mlp && !d.parallel {

@@ -6,8 +6,9 @@ import (
 	"mt/model"
 )
 
-// shortConv is a gated short convolution (model.ShortConv). One product makes qkv (T, 3·C): b, c and x of a token. One
-// operation computes o (T, C) = c·conv(b·x). There is no state. Source: arXiv:2511.23404; transformers, modeling_lfm2.
+// shortConv implements a block's recurrence as a gated short convolution (model.ShortConv) with C
+// channels. One product makes qkv (T, 3·C): b, c and x of a token. One operation computes o (T, C)
+// = c·conv(b·x). There is no state. Source: arXiv:2511.23404; transformers, modeling_lfm2.
 type shortConv struct{ *model.ShortConv }
 
 func (r shortConv) widths(d dims) dims {
@@ -27,8 +28,8 @@ func (shortConv) project(l *launch, n device.Tensor, c span) {
 func (shortConv) convolve(*launch, device.Tensor) {}
 func (shortConv) convolves() bool                 { return false }
 
-// scan runs the convolution, and there is no state. So last, the only tensor that cache takes for generation, holds the
-// convolution's last input rows.
+// scan runs the convolution. This recurrence has no state, so last, the only tensor that cache
+// takes for generation, holds the convolution's last input rows.
 func (r shortConv) scan(l *launch, last device.Tensor) {
 	op.Do(l.dev, l.s, op.ShortConv{Y: l.o.t, X: l.qkv.t, W: l.w[model.RoleRecurTaps], Bias: l.w[model.RoleRecurTapsBias], Cu: l.mb.Cu, Tail: last,
 		Seqs: l.mb.Seqs, T: l.mb.Tokens, C: r.Channels, Taps: r.Taps, XStride: l.dims.qkv, Gated: true})

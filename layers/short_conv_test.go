@@ -7,7 +7,8 @@ import (
 	"mt/model"
 )
 
-// shortConvConfig is a model with a gated short convolution in one block and attention with q/k norm in the other.
+// shortConvConfig returns a model with a gated short convolution in the first block and attention
+// with q/k norm in the second.
 func shortConvConfig(bias bool) *model.Config {
 	return config(func(c *model.Config) {
 		c.QKNorm, c.ShortConv, c.Recurrent = true, &model.ShortConv{Channels: c.HiddenSize, Taps: 3, Bias: bias}, []bool{true, false}
@@ -18,7 +19,9 @@ func shortConvConfig(bias bool) *model.Config {
 // a counting device sees in addition to a step with everything kept.
 func TestRecomputedFLOPsOfShortConv(t *testing.T) { recomputedFLOPs(t, shortConvConfig(false), 0) }
 
-// TestShortConvBytes: a block keeps its output and the convolution's input; its cache does not grow.
+// TestShortConvBytes: the plan counts the right number of bytes for a block with a short
+// convolution. The forward keeps the output and the convolution's input, and the cache for
+// generation does not grow with the sequence.
 func TestShortConvBytes(t *testing.T) {
 	cfg := shortConvConfig(false)
 	s := Spec{Config: cfg, Act: device.BF16, MaxTokens: 130, ChunkTokens: 64}

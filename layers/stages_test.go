@@ -11,8 +11,8 @@ import (
 	"mt/model"
 )
 
-// stages returns the stages of layers of the named kinds. MoE layers have the given number of experts, and the head
-// the given number of parts.
+// stages returns the visits of layers whose kinds are the words in kinds. MoE layers have the given
+// number of experts, and the head the given number of parts.
 func stages(experts, shards int, kinds string) (out []schedule.Layer) {
 	for _, name := range strings.Fields(kinds) {
 		kind := model.Embedding
@@ -25,15 +25,16 @@ func stages(experts, shards int, kinds string) (out []schedule.Layer) {
 	return out
 }
 
-// program returns a training step of micro-batches with the given tokens, or a pass of an evaluation followed by
-// another.
+// program plans a training step for layers l, whose micro-batches have the given numbers of tokens.
+// eval: it plans a pass of an evaluation, which another pass follows.
 func program(t *testing.T, eval bool, l []schedule.Layer, tokens ...int) *schedule.Program {
 	t.Helper()
 	p := testkit.Must(schedule.New(schedule.Spec{Layers: l, WeightSlots: 2, ActivationSlots: 12, Eval: eval, Again: eval}, tokens))(t)
 	return p
 }
 
-// TestVisits: up through all layers, the head once, and in training down again.
+// TestVisits: a training step visits all layers in order, the head once, and then the layers in
+// reverse. An evaluation has no backward.
 func TestVisits(t *testing.T) {
 	p := program(t, false, stages(0, 1, "embedding block block head"), 1)
 	var got []string
@@ -46,8 +47,8 @@ func TestVisits(t *testing.T) {
 	}
 }
 
-// TestVisitsOfParts: a head in parts has a sweep over them for the losses and one
-// in reverse for the gradient; an evaluation has the first alone.
+// TestVisitsOfParts: a head in parts has one sweep over its parts for the losses and one in reverse
+// for the gradient. An evaluation has only the first sweep.
 func TestVisitsOfParts(t *testing.T) {
 	for eval, want := range map[bool][]string{
 		false: {"0.0 forward", "1.0 forward", "2.0 forward", "2.1 forward", "2.2 forward loss", "2.2 backward", "2.1 backward", "2.0 backward",
@@ -66,8 +67,8 @@ func TestVisitsOfParts(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("got %v\nwant %v", got, want)
 		}
-		// The head's input is read until the last part, the gradient made by the first
-		// part of the second sweep and turned in place by all that follow.
+		// In the second sweep every part reads the head's input. The first part of that sweep
+		// writes the gradient, and all later parts update it in place.
 		for _, l := range p.Launches {
 			v, x, grad := p.Visits[l.Visit], 2+l.MicroBatch, 4+l.MicroBatch
 			switch {
@@ -81,9 +82,10 @@ func TestVisitsOfParts(t *testing.T) {
 	}
 }
 
-// TestVisitsOfExperts: forward the router, its experts and the router's second
-// turn; backward the same with the experts in reverse. Numbers of tiles go on
-// behind a layer's experts, turns of the micro-batches behind its two sweeps.
+// TestVisitsOfExperts: in the forward a layer with experts is visited in this order: router,
+// experts, and the router's tile again. The backward visits the experts in reverse. Tiles are
+// numbered on after the layer's experts, and sweeps of the micro-batches on after the layer's two
+// sweeps.
 func TestVisitsOfExperts(t *testing.T) {
 	for eval, want := range map[bool]string{
 		false: `0.0 embed forward tile 0 turn 0
@@ -122,9 +124,10 @@ func TestVisitsOfExperts(t *testing.T) {
 	}
 }
 
-// TestLaunchesOfExperts: the router reads the layer's input, and its second turn writes the output. In the backward
-// the first turn reads input and gradient, and the second updates the gradient in place. An expert has one launch
-// without activations, and routing again makes no gradient.
+// TestLaunchesOfExperts: at its first visit the router reads the layer's input; the second visit to
+// its tile writes the output. In the backward the first visit reads input and gradient, and the
+// second updates the gradient in place. An expert has one launch without activations, and computing
+// the routing again makes no gradient.
 func TestLaunchesOfExperts(t *testing.T) {
 	const n = 2 // micro-batches; object k·n+mb is the input of layer k+1
 	p := program(t, false, stages(3, 1, "embedding attention moe head"), 3, 2)

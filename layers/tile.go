@@ -15,7 +15,8 @@ type Tile struct {
 	Layout model.Layout
 	// Copies are the copies from the host into a slot.
 	Copies []Copy
-	// Grad are the copies of its gradient from a gradient buffer into the layer's slab. Callers use Ranges instead.
+	// Grad lists the copies of the tile's gradient from a gradient buffer into the layer's slab. It
+	// does not cover the embedding; Ranges does.
 	Grad []Range
 	row  int64 // elements of a row of the gradient, if it has one row per unique id of a batch; 0: it does not
 }
@@ -116,8 +117,9 @@ func BindGrads(layout model.Layout, buf device.Mem) Grads {
 	return g
 }
 
-// BindSlab views the gradient of the tile at its place in slab, the fp32 slab of its layer. ids is as for BindGrads. A
-// tensor whose gradient belongs to another part is left out.
+// BindSlab views the gradient of the tile in slab, the fp32 slab of its layer, on a device that
+// sums gradients there. For the embedding, ids is the number of unique ids in the batch. A tensor
+// whose gradient belongs to another part of the layer is left out.
 func (t Tile) BindSlab(slab device.Mem, ids int) Grads {
 	if t.row > 0 {
 		return t.BindGrads(slab, ids)
@@ -131,8 +133,8 @@ func (t Tile) BindSlab(slab device.Mem, ids int) Grads {
 	return g
 }
 
-// Host says where byte off of the slot is copied from: a layer, and the byte at in that layer's tile on the host. It
-// panics if nothing is copied there.
+// Host says from where byte off of the slot is copied: from byte `at` of this layer's tile on the
+// host. It panics if nothing is copied to that byte.
 func (t Tile) Host(off int64) (layer int, at int64) {
 	for _, c := range t.Copies {
 		if off >= c.To && off < c.To+c.Bytes {
@@ -142,8 +144,8 @@ func (t Tile) Host(off int64) (layer int, at int64) {
 	panic(fmt.Sprintf("layers: nothing is copied to byte %d of the slot of layer %d part %d", off, t.Layer, t.Part))
 }
 
-// Slab returns the place in the layer's slab to which element elem of the gradient buffer is copied. ok is false if
-// elem is not copied.
+// Slab returns the element of the layer's slab to which element elem of the gradient buffer is
+// copied. ok is false if elem is not copied.
 func (t Tile) Slab(elem int64) (at int64, ok bool) {
 	for _, r := range t.Grad {
 		if elem >= r.From && elem < r.From+r.Elems {

@@ -14,8 +14,9 @@ import (
 	"mt/device/op"
 )
 
-// toy is a device in plain Go. Every operation runs at once, in float64, and rounds once, when it stores. It is
-// strict: memory is NaN until written, ranges are checked, and tensors that may not overlap are an error.
+// toy is a device in plain Go for tests. Every operation runs at once, in float64, and rounds once,
+// when it stores its result. toy is strict: memory is NaN until written, and accesses outside an
+// allocation, or overlaps that an operation does not allow, are errors.
 type toy struct {
 	base []uintptr
 	data [][]byte
@@ -59,7 +60,7 @@ func (d *toy) Alloc(_ accounts.Purpose, n int64) (device.Mem, error) {
 	return device.Mem{Addr: next, Bytes: n}, nil
 }
 
-// bytes is the memory of m, which must lie inside one allocation.
+// bytes returns the memory of m. It panics unless m lies inside one allocation.
 func (d *toy) bytes(m device.Mem) []byte {
 	k := sort.Search(len(d.base), func(i int) bool { return d.base[i] > m.Addr }) - 1
 	if k < 0 || int64(m.Addr-d.base[k])+m.Bytes > int64(len(d.data[k])) {
@@ -68,7 +69,7 @@ func (d *toy) bytes(m device.Mem) []byte {
 	return d.data[k][m.Addr-d.base[k]:][:m.Bytes]
 }
 
-// load reads the first n elements of t.
+// load returns the first n elements of t.
 func (d *toy) load(t device.Tensor, n int) []float64 {
 	b := d.bytes(t.Slice(0, int64(n)).Mem())
 	out := make([]float64, n)
@@ -85,7 +86,7 @@ func (d *toy) load(t device.Tensor, n int) []float64 {
 	return out
 }
 
-// loadInt reads the first n elements of an I32 tensor.
+// loadInt returns the first n elements of t, which must be an int32 tensor.
 func (d *toy) loadInt(t device.Tensor, n int) []int {
 	if t.DType != device.I32 {
 		panic("toy: " + t.DType.String() + " where int32 belongs")
@@ -97,7 +98,7 @@ func (d *toy) loadInt(t device.Tensor, n int) []int {
 	return out
 }
 
-// store writes element i of t.
+// store writes v to element i of t, rounded to t's type.
 func (d *toy) store(t device.Tensor, i int, v float64) {
 	b := d.bytes(t.Slice(int64(i), 1).Mem())
 	if t.DType == device.F32 {
@@ -113,7 +114,7 @@ func (d *toy) storeAll(t device.Tensor, v []float64) {
 	}
 }
 
-// disjoint panics where an output overlaps another tensor.
+// disjoint panics if the output tensor of an operation overlaps one of its other tensors.
 func disjoint(op string, out device.Tensor, others ...device.Tensor) {
 	for _, o := range others {
 		if o.None() || out.None() {
@@ -277,7 +278,7 @@ func (d *toy) matMul(m *op.MatMul) {
 	d.storeAll(m.D, out)
 }
 
-// loadAny is load, and nil where there is no tensor.
+// loadAny returns the first n elements of t; nil if t is none.
 func (d *toy) loadAny(t device.Tensor, n int) []float64 {
 	if t.None() {
 		return nil
@@ -330,7 +331,8 @@ func (d *toy) rope(a *op.RoPE) {
 	d.storeAll(a.X, x)
 }
 
-// shape is a as the oracle has it, and how many keys all queries see, each counted for every head.
+// shape converts a to the shape that the oracle (the float64 reference for operations) takes. It
+// also returns the number of (query, key) pairs over all heads.
 func (d *toy) shape(a op.AttentionShape, qs, ks int) (s oracle.Shape, seen int64) {
 	s = oracle.Shape{CuQ: d.loadIDs(a.CuQ, a.Seqs+1), CuK: d.loadIDs(a.CuK, a.Seqs+1), TQ: a.TQ, Heads: a.Heads, KVHeads: a.KVHeads, Dim: a.Dim,
 		Scale: float64(a.Scale), Window: a.Window, Softcap: float64(a.Softcap), QStride: qs, KStride: ks}
@@ -461,7 +463,9 @@ func capped(x []float64, limit float32) (y, slopes []float64) {
 	return x, slopes
 }
 
-// takenBy returns what a token's loss subtracts from the log-sum-exp; target below 0: the target is not in logits.
+// takenBy returns the term that a token's loss subtracts from the log-sum-exp: the target's logit,
+// with label smoothing mixed with all logits. target below 0: the target is not in this part of the
+// vocabulary.
 func takenBy(t op.LossTerms, logits []float64, target, vocab int) (sum float64) {
 	if target >= 0 {
 		sum = (1 - float64(t.Smoothing)) * logits[target]
@@ -474,7 +478,8 @@ func takenBy(t op.LossTerms, logits []float64, target, vocab int) (sum float64) 
 	return sum
 }
 
-// logitGrad is the gradient of a loss with respect to the logit x.
+// logitGrad returns the gradient of a token's loss with respect to the logit x. target: x is the
+// target's logit.
 func logitGrad(t op.LossTerms, x, lse float64, vocab int, target bool) float64 {
 	p := math.Exp(x-lse) * (1 + 2*float64(t.Z)*lse)
 	if t.Smoothing > 0 {
@@ -486,7 +491,7 @@ func logitGrad(t op.LossTerms, x, lse float64, vocab int, target bool) float64 {
 	return p
 }
 
-// weight is element t of weights; 1 where there are none.
+// weight returns element t of weights; 1 if weights is none.
 func (d *toy) weight(weights device.Tensor, t int) float64 {
 	if weights.None() {
 		return 1
@@ -559,7 +564,7 @@ func (d *toy) convert(a *op.Convert) {
 	d.storeAll(a.Dst, d.load(a.Src, int(a.N)))
 }
 
-// loadIDs reads the first n elements of an I32 tensor.
+// loadIDs returns the first n elements of t, an int32 tensor.
 func (d *toy) loadIDs(t device.Tensor, n int) []int32 {
 	v := make([]int32, n)
 	for i, x := range d.loadInt(t, n) {
@@ -831,8 +836,13 @@ func (d *toy) shortConvBackward(a *op.ShortConvBackward) {
 	}
 }
 
-func (d *toy) delta(a *op.DeltaShape) oracle.Delta {
-	return oracle.Delta{Cu: d.loadIDs(a.Cu, a.Seqs+1), KeyHeads: a.KeyHeads, Heads: a.Heads, KeyDim: a.KeyDim, ValueDim: a.ValueDim, GateStride: a.GateStride}
+func (d *toy) delta(a *op.DeltaShape, rates device.Tensor) oracle.Delta {
+	o := oracle.Delta{Cu: d.loadIDs(a.Cu, a.Seqs+1), KeyHeads: a.KeyHeads, Heads: a.Heads, KeyDim: a.KeyDim, ValueDim: a.ValueDim, GateStride: a.GateStride,
+		ByChannel: a.ByChannel}
+	if a.ByChannel {
+		o.A, o.DA = d.load(rates, a.T*a.Decays()), make([]float64, a.T*a.Decays())
+	}
+	return o
 }
 
 func (d *toy) scan(a *op.SSDShape) oracle.SSD {
@@ -890,7 +900,8 @@ func (d *toy) gatedDelta(a *op.GatedDelta) {
 	if !a.Last.None() {
 		last = d.load(a.Last, a.Heads*a.KeyDim*a.ValueDim)
 	}
-	d.delta(&a.DeltaShape).GatedDelta(o, states, last, d.load(a.QKV, a.T*a.Width()), d.load(a.Gates, a.T*a.GateStride), d.load(a.ALog, a.Heads), d.load(a.DtBias, a.Heads))
+	d.delta(&a.DeltaShape, a.A).GatedDelta(o, states, last, d.load(a.QKV, a.T*a.Width()), d.load(a.Gates, a.T*a.GateStride), d.load(a.ALog, a.Heads),
+		d.load(a.DtBias, a.Decays()))
 	d.storeAll(a.O, o)
 	d.storeAll(a.States, states)
 	d.storeAll(a.Last, last)
@@ -900,11 +911,15 @@ func (d *toy) gatedDeltaBackward(a *op.GatedDeltaBackward) {
 	disjoint("GatedDeltaBackward", a.DQKV, a.QKV, a.DO, a.Gates)
 	disjoint("GatedDeltaBackward", a.DGates, a.Gates, a.DO)
 	exact("GatedDeltaBackward", a.States, a.StatesLen())
-	dqkv, dgates, dA, dT := make([]float64, a.T*a.Width()), make([]float64, a.T*a.GateStride), d.load(a.DALog, a.Heads), d.load(a.DDtBias, a.Heads)
-	d.delta(&a.DeltaShape).GatedDeltaBackward(dqkv, dgates, dA, dT, d.load(a.DO, a.T*a.Heads*a.ValueDim), d.load(a.QKV, a.T*a.Width()), d.load(a.Gates, a.T*a.GateStride),
-		d.load(a.ALog, a.Heads), d.load(a.DtBias, a.Heads))
+	dqkv, dgates, dA, dT := make([]float64, a.T*a.Width()), make([]float64, a.T*a.GateStride), d.load(a.DALog, a.Heads), d.load(a.DDtBias, a.Decays())
+	rule := d.delta(&a.DeltaShape, a.A)
+	rule.GatedDeltaBackward(dqkv, dgates, dA, dT, d.load(a.DO, a.T*a.Heads*a.ValueDim), d.load(a.QKV, a.T*a.Width()), d.load(a.Gates, a.T*a.GateStride),
+		d.load(a.ALog, a.Heads), d.load(a.DtBias, a.Decays()))
 	d.storeAll(a.DQKV, dqkv)
 	d.storeAll(a.DGates, dgates)
+	if a.ByChannel {
+		d.storeAll(a.DA, rule.DA)
+	}
 	d.storeAll(a.DALog, dA)
 	d.storeAll(a.DDtBias, dT)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"mt/device"
+	"mt/device/op"
 	"mt/model"
 )
 
@@ -16,7 +17,7 @@ type dims struct {
 	keyDim         int             // K: width of a query or key without padding; K < D only if values are wider
 	q, kv          int             // H·D and KV·D
 	qkv            int             // (H+2·KV)·D: a packed row of q, k, v; H·D more with an output gate
-	raw            int             // width of a row of the projection: qkv, or (H+KV)·D if values are keys
+	raw            int             // width of a row of the projection: qkv, (H+KV)·D if values are keys, or H·D if both are another block's
 	out            int             // H·D, with MLA H·V: input width of the output projection
 	outRole        model.Role      // of the output projection's weight
 	outBias        model.Role      // of its bias, if there is one
@@ -39,6 +40,8 @@ type dims struct {
 	recurrent      bool // the recurrence replaces attention, see forRecurrent
 	recurrence     recurrence
 	beside         bool // the recurrence runs beside attention
+	shared         bool // keys and values are another block's
+	lends          bool // other blocks read the keys and values
 }
 
 // newDims returns the widths of the model's blocks, with heads as Config.HeadDim and Config.NumKVHeads say. Blocks with
@@ -47,7 +50,8 @@ func newDims(s Spec) dims {
 	return s.attentionDims(model.Heads{Dim: s.Config.HeadDim, KV: s.Config.NumKVHeads})
 }
 
-// attentionDims returns the widths of a block with the given heads.
+// attentionDims returns the widths of a block whose attention has the given size and number of
+// key/value heads.
 func (s Spec) attentionDims(heads model.Heads) dims {
 	c := s.Config
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: heads.KV, headDim: heads.Dim, keyDim: heads.Dim,
@@ -72,13 +76,16 @@ func (s Spec) attentionDims(heads model.Heads) dims {
 		d.qkv += d.q
 	}
 	d.raw = d.qkv
-	if heads.KeysAreValues {
+	switch d.shared = heads.Shared; {
+	case d.shared:
+		d.raw = d.q
+	case heads.KeysAreValues:
 		d.raw -= d.kv
 	}
 	d.outRole, d.outBias, d.output = model.RoleO, model.RoleOBias, plainOutput{}
 	switch {
 	case d.gated:
-		d.output = gatedOutputs{}
+		d.output = gatedOutputs{activation: op.SigmoidGate}
 	case d.mla != nil:
 		d.output = mlaOutputs{}
 	}
@@ -91,7 +98,10 @@ func (s Spec) dims(block int) dims {
 		return newDims(s).forRecurrent()
 	}
 	d := s.attentionDims(s.Config.Heads(block))
-	d.qkNorm = s.Config.NormsQK(block)
+	d.qkNorm, d.lends = s.Config.NormsQK(block), s.Config.LendsKV(block)
+	if wide := s.Config.MLPSize(block); wide != d.ffn {
+		d.ffn, d.up = wide, d.up/d.ffn*wide
+	}
 	return d
 }
 
@@ -150,7 +160,7 @@ type rows struct {
 // whole views t as rows of a whole micro-batch; width is the number of elements of a row.
 func whole(t device.Tensor, width int) rows { return rows{t: t, width: width} }
 
-// of returns the part of t with the rows of the tokens in c; none if r has no tensor.
+// of returns the part of r.t with the rows of the tokens in chunk c; none if r has no tensor.
 func (r rows) of(c span) device.Tensor {
 	if r.t.None() {
 		return r.t

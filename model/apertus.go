@@ -1,8 +1,8 @@
 package model
 
-// Apertus has norms of queries and keys, and an MLP without a gate whose activation, xIELU, has two parameters. The constants
-// of the activation, which checkpoints have as mlp.act_fn.beta and eps, are kept as they are. Source:
-// transformers.ApertusConfig.
+// Apertus norms queries and keys. Its MLP has no gate; its activation, xIELU, has two trained
+// parameters per layer. Checkpoints also store the activation's constants as mlp.act_fn.beta and
+// eps, which are not trained and stay unchanged. Source: transformers.ApertusConfig.
 func init() {
 	register(family{
 		arch: "ApertusForCausalLM", modelType: "apertus",
@@ -30,5 +30,5 @@ func init() {
 	})
 }
 
-// xielu is the hidden_act of the activation XIELU.
+// xielu is the value of hidden_act in config.json that means XIELU.
 const xielu = "xielu"

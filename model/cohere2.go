@@ -28,12 +28,7 @@ func (c *Config) cohere2(f *fields) {
 	if f.err != nil {
 		return
 	}
-	none := make([]bool, c.NumLayers)
-	for b := range none {
-		if none[b] = c.Window(b) == 0; none[b] {
-			c.NoRope = none
-		}
-	}
+	c.turnInWindows()
 	if p := f.float("rotary_pct", 1, 0, 1); p != 1 {
 		f.fail("rotary_pct", "%g is not supported, only 1%s", p, addOne)
 	}

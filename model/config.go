@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Activation is the activation function of an MLP: of the gate in a gated MLP.
+// Activation is the activation function of an MLP. In a gated MLP it is applied to the gate.
 type Activation uint8
 
-// The activations, by the names of config.json's hidden_act.
+// The activations. Each comment lists the values of config.json's hidden_act that mean it.
 const (
 	SiLU        Activation = iota // "silu", "swish"
 	GELUTanh                      // "gelu_pytorch_tanh", "gelu_new"
@@ -105,13 +105,23 @@ type Config struct {
 	// LayerScalar multiplies the output of a block by a number that the checkpoint has and nothing trains.
 	LayerScalar bool
 
+	// PerLayerSize is the width of the per-layer input, which every block multiplies by a gate of its output and adds to
+	// this output; 0: there are none. A token's per-layer inputs are the rows of a second table, with PerLayerVocab
+	// rows, plus a projection of the embedding.
+	PerLayerSize, PerLayerVocab int
+	// SharedKV is the number of last blocks that have no keys and values of their own. Such a block reads those of the
+	// last earlier block of its kind, with or without a window. 0: none. It needs QKNorm and NormsValues.
+	SharedKV int
+	// DoubleWide doubles the width of the MLP in the last SharedKV blocks.
+	DoubleWide bool
+
 	// NoRope marks the blocks whose queries and keys are not rotated; nil: none.
 	NoRope []bool
 	// RopeInterleaved pairs neighbours for the rotation, elements 2i and 2i+1. false: element i is paired with the
 	// element half the rotated width further on.
 	RopeInterleaved bool
 
-	// Experts replace the MLP in the blocks for which HasExperts is true.
+	// In blocks for which HasExperts is true, routed experts replace the MLP.
 	NumExperts          int // 0: none anywhere
 	NumExpertsPerTok    int
 	MoEIntermediateSize int
@@ -138,16 +148,19 @@ type Config struct {
 	GatedDeltaNet *GatedDeltaNet
 	ShortConv     *ShortConv
 	Mamba2        *Mamba2
+	KDA           *KDA
 	Recurrent     []bool
 
-	// Alone is for models whose blocks may have only one of their two halves. It says which half each block has; nil:
-	// all blocks have both.
+	// Alone is for models whose blocks may have only one of their two halves: attention or a
+	// recurrence, and then MLP or experts. It says which half each block has; nil: all blocks have
+	// both.
 	Alone []Half
 
-	// Beside says that every block has the Mamba-2 mixer beside attention. Both read the same norm, and their outputs are
-	// added.
+	// Beside gives every block a Mamba-2 mixer that runs in parallel with attention. Both read the
+	// same norm's output, and their outputs are added.
 	Beside bool
-	// Multipliers are further factors on activations; nil: none.
+	// Multipliers are constant factors on activations, beside EmbedScale, ResidualScale and others;
+	// nil: none.
 	Multipliers *Multipliers
 
 	// How the router chooses and weights experts. The zero values: by a softmax over all logits.
@@ -175,8 +188,9 @@ type Config struct {
 	// Quantized describes the quantized weights of the directory that was read; nil: none are. JSON leaves it out, JSONAsRead keeps it.
 	Quantized *Quantized
 
-	// Class is the class in config.json if it differs from Arch, for example a base class without a head. The weights
-	// are then read as those of ModelType's class. "": config.json names Arch, or no class.
+	// Class is the class that config.json names in architectures if it differs from Arch, for
+	// example a base class without a head. Tensor names are then as in the class that belongs to
+	// ModelType. "": config.json names Arch, or no class.
 	Class string
 
 	// Dropout describes the dropout that config.json asks for. mt trains without dropout. "": none.
@@ -187,24 +201,27 @@ type Config struct {
 	grouping [][]*regexp.Regexp // the regular expressions of each group of SetGroups
 	family   *family            // the family whose tensor names the model has; nil: Llama's
 	prefix   prefix             // the start of tensor names; zero: the family's first prefix
-	joined   bool               // experts are stored as the family's joined says
-	turned   bool               // expert matrices are stored transposed, compared with the family's places
+	// othersNamed says that tensors have the family's other names.
+	othersNamed bool
+	joined      bool // experts are stored as the family's joined says
+	turned      bool // expert matrices are stored transposed, compared with the family's places
 	// headTells: the config does not say whether embeddings are tied, so the weights decide.
 	headTells bool
 	source    source // config.json as it was read; empty for an inline config
 }
 
-// Half is a half of a decoder block.
+// Half names a half of a decoder block. The first half mixes tokens: attention or a recurrence. The
+// second half works on each token alone: MLP or experts.
 type Half uint8
 
-// The values of Config.Alone.
+// The values of Half. Config.Alone has one for each block.
 const (
 	BothHalves Half = iota
 	FirstHalf       // attention or a recurrence
 	SecondHalf      // experts
 )
 
-// Mixes says whether a block has attention or a recurrence.
+// Mixes says whether a block has its first half, which mixes tokens by attention or a recurrence.
 func (c *Config) Mixes(block int) bool { return c.Alone == nil || c.Alone[block] != SecondHalf }
 
 // HasMLP says whether a block has a dense MLP.
@@ -216,16 +233,6 @@ func (c *Config) HasMLP(block int) bool {
 func (c *Config) AttentionBlocks() (n int) {
 	for b := range c.NumLayers {
 		if c.Mixes(b) && !c.IsRecurrent(b) {
-			n++
-		}
-	}
-	return n
-}
-
-// denseBlocks returns the number of blocks with a dense MLP.
-func (c *Config) denseBlocks() (n int64) {
-	for b := range c.NumLayers {
-		if c.HasMLP(b) {
 			n++
 		}
 	}
@@ -277,7 +284,7 @@ func (c *Config) shared() int {
 	return 0
 }
 
-// ExpertSize returns the width of expert e.
+// ExpertSize returns the width of expert e: how many elements its gate and its up projection have.
 func (c *Config) ExpertSize(e int) int {
 	if e == c.NumExperts {
 		return c.SharedSize
@@ -285,7 +292,7 @@ func (c *Config) ExpertSize(e int) int {
 	return c.MoEIntermediateSize
 }
 
-// Turns says whether a block rotates its queries and keys.
+// Turns says whether a block rotates its queries and keys by a rotary embedding.
 func (c *Config) Turns(block int) bool {
 	return !c.LearnedPositions && (c.NoRope == nil || !c.NoRope[block]) && !c.IsRecurrent(block)
 }
@@ -296,6 +303,9 @@ func (c *Config) NormsQK(block int) bool { return c.QKNorm && (!c.QKNormPlain ||
 // NormsOutputs says whether the outputs of attention and MLP are normed before the residual addition.
 func (c *Config) NormsOutputs() bool { return c.SandwichNorms || c.OutputNorms }
 
+// NormsExperts says whether the sum of a block's experts is normed, alone or beside a dense MLP.
+func (c *Config) NormsExperts() bool { return c.NumExperts > 0 && c.NormsOutputs() }
+
 // NormsInputs says whether the inputs of attention and MLP are normed.
 func (c *Config) NormsInputs() bool { return !c.OutputNorms }
 
@@ -305,14 +315,58 @@ type Heads struct {
 	KV  int // number of key/value heads
 	// KeysAreValues says that the block has no projection of values: a value is the key before its norm and rotation.
 	KeysAreValues bool
+	// Shared says that the block has no projections of keys and values: it reads another block's (Config.SharedKV).
+	Shared bool
+}
+
+// SharesKV says whether a block reads the keys and values of another block.
+func (c *Config) SharesKV(block int) bool { return block >= c.NumLayers-c.SharedKV }
+
+// sourceOfKV returns the block whose keys and values a block reads; -1: there is none.
+func (c *Config) sourceOfKV(block int) int {
+	for b := min(block, c.NumLayers-c.SharedKV-1); b >= 0; b-- {
+		if (c.Window(b) > 0) == (c.Window(block) > 0) {
+			return b
+		}
+	}
+	return -1
+}
+
+// LendsKV says whether other blocks read the block's keys and values.
+func (c *Config) LendsKV(block int) bool {
+	for b := c.NumLayers - c.SharedKV; b < c.NumLayers && !c.SharesKV(block); b++ {
+		if c.sourceOfKV(b) == block {
+			return true
+		}
+	}
+	return false
+}
+
+// LastReader says whether no later block reads the keys and values that the block reads from another one.
+func (c *Config) LastReader(block int) bool {
+	for b := block + 1; b < c.NumLayers; b++ {
+		if (c.Window(b) > 0) == (c.Window(block) > 0) {
+			return false
+		}
+	}
+	return c.SharesKV(block)
+}
+
+// MLPSize returns the width of a block's dense MLP.
+func (c *Config) MLPSize(block int) int {
+	if c.DoubleWide && c.SharesKV(block) {
+		return 2 * c.IntermediateSize
+	}
+	return c.IntermediateSize
 }
 
 // Heads returns the heads of a block's attention.
 func (c *Config) Heads(block int) Heads {
+	shared := c.SharesKV(block)
 	if c.Window(block) > 0 {
-		return Heads{Dim: c.HeadDim, KV: c.NumKVHeads}
+		return Heads{Dim: c.HeadDim, KV: c.NumKVHeads, Shared: shared}
 	}
-	return Heads{cmp.Or(c.GlobalHeadDim, c.HeadDim), cmp.Or(c.GlobalKVHeads, c.NumKVHeads), c.KeysAreValues}
+	return Heads{cmp.Or(c.GlobalHeadDim, c.HeadDim), cmp.Or(c.GlobalKVHeads, c.NumKVHeads), c.KeysAreValues && !shared, shared}
 }
 
 // Window returns how many positions a query of the block attends to at most, its own included; 0: all.
@@ -386,8 +440,8 @@ func (a *family) inlineKeys() []string {
 	return keys
 }
 
-// allInlineKeys returns the inline keys of all families together. A key that is in none of them can be refused before
-// the family is known.
+// allInlineKeys returns the inline keys of all families together. FromInline refuses all other keys
+// before it looks for the family.
 func allInlineKeys() []string {
 	keys := slices.Clone(inlineKeys)
 	for _, a := range families {
@@ -431,8 +485,8 @@ func unknownPreset(name string) string {
 	return fmt.Sprintf("no preset is called %q%s (presets: %s)", name, didYouMean(name, names), strings.Join(names, ", "))
 }
 
-// LayerName names layer i for messages; kinds are the kinds of the model's layers. A block with experts is two
-// layers, so the name includes the block's number.
+// LayerName names layer i in messages. kinds has the kind of each of the model's layers. A block
+// with experts is two layers, so the name includes the block's number.
 func LayerName(kinds []LayerKind, i int) string {
 	what := ""
 	switch kinds[i] {
@@ -453,7 +507,7 @@ func LayerName(kinds []LayerKind, i int) string {
 	return fmt.Sprintf("layer %d (%sblock %d)", i, what, block)
 }
 
-// The values of layer_types.
+// The values that layer_types in config.json may have, one for each layer.
 const (
 	fullAttention    = "full_attention"
 	slidingAttention = "sliding_attention"
@@ -473,6 +527,16 @@ func (c *Config) windows(f *fields, size int, sliding func(block int) bool) {
 	}
 }
 
+// turnInWindows leaves the rotary embedding to blocks with a sliding window alone.
+func (c *Config) turnInWindows() {
+	none := make([]bool, c.NumLayers)
+	for b := range none {
+		if none[b] = c.Window(b) == 0; none[b] {
+			c.NoRope = none
+		}
+	}
+}
+
 // chunkedFields reads attention_chunk_size, and from layer_types which blocks have chunked attention. If layer_types is
 // missing, the blocks with a rotary embedding have it.
 func (c *Config) chunkedFields(f *fields) {
@@ -482,9 +546,10 @@ func (c *Config) chunkedFields(f *fields) {
 	}
 }
 
-// blocksOf returns which blocks have attention of the given kind. layer_types says so, and all its other entries must
-// be full_attention. If layer_types is missing, by says so, provided that size is not 0. size is the window or chunk
-// size. If any block is of the kind and size is 0, it is an error; what is the error's name for size.
+// blocksOf returns which blocks have attention of the given kind, such as sliding_attention. It
+// reads layer_types, whose other entries must all be full_attention. If layer_types is missing,
+// blocks for which by is true have the kind, unless size is 0. size is the window or chunk size in
+// tokens. A block of the kind with size 0 is an error, which names size by the words in what.
 func (c *Config) blocksOf(f *fields, kind, what string, size int, by func(block int) bool) []bool {
 	types := c.typesOfLayers(f)
 	if f.err != nil {
@@ -506,7 +571,8 @@ func (c *Config) blocksOf(f *fields, kind, what string, size int, by func(block 
 	return has
 }
 
-// typesOfLayers returns layer_types, which has one entry per layer; nil: missing.
+// typesOfLayers returns the list layer_types of config.json; nil: missing. A list that does not
+// have one entry per layer is an error.
 func (c *Config) typesOfLayers(f *fields) []string {
 	types := f.strs("layer_types")
 	if types != nil && len(types) != c.NumLayers {
@@ -534,7 +600,8 @@ func (c *Config) noWindow(f *fields) {
 	}
 }
 
-// layerTypes returns the value of layer_types.
+// layerTypes returns the value of layer_types that describes c, for the config.json that is
+// written.
 func (c *Config) layerTypes() []string {
 	out := make([]string, c.NumLayers)
 	for b := range out {
@@ -557,7 +624,7 @@ type QueryScaling struct {
 	Ahead        int
 }
 
-// At returns the factor at position p.
+// At returns the factor for a query at position p of its document.
 func (t QueryScaling) At(p int) float64 {
 	return 1 + t.Scale*math.Log1p(math.Floor(float64(p+t.Ahead)/t.Every))
 }

@@ -2,8 +2,9 @@ package model
 
 import "slices"
 
-// DeepSeek-V3, and others with its architecture such as Moonlight. Multi-token prediction layers, which follow the
-// last block, are saved unchanged. Source: arXiv:2412.19437; transformers.DeepseekV3Config.
+// DeepSeek-V3, and others with its architecture such as Moonlight. Checkpoints have multi-token
+// prediction layers after the last block. These are not trained and are saved unchanged. Source:
+// arXiv:2412.19437; transformers.DeepseekV3Config.
 func init() {
 	register(family{
 		arch: "DeepseekV3ForCausalLM", modelType: "deepseek_v3",

@@ -53,7 +53,8 @@ func (c *Config) ernieMoE(f *fields) {
 	}
 }
 
-// expertRange returns the first and the last block with experts, by c.MLPOnlyLayers.
+// expertRange returns the first and the last block with experts, for the keys of config.json that
+// give the range. The blocks without experts, before and after the range, are in c.MLPOnlyLayers.
 func (c *Config) expertRange() (first, last int) {
 	last = c.NumLayers - 1
 	for slices.Contains(c.MLPOnlyLayers, first) {

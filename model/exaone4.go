@@ -36,15 +36,7 @@ func (c *Config) exaone4(f *fields) {
 	}
 	every = max(every, 1)
 	c.windows(f, size, func(b int) bool { return (b+1)%every != 0 })
-	if size == 0 {
-		return
-	}
-	for b := range c.NumLayers {
-		if c.Window(b) == 0 {
-			if c.NoRope == nil {
-				c.NoRope = make([]bool, c.NumLayers)
-			}
-			c.NoRope[b] = true
-		}
+	if size > 0 && f.err == nil {
+		c.turnInWindows()
 	}
 }

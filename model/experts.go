@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Bounds on experts, the shared one included, and on groups of experts. They are the limits of the router's operation
-// and of the number of parts in a parameter table.
+// Limits on experts per layer (maxExperts) and per token (maxExpertsUsed), both with the shared
+// expert, on experts of all layers (maxExpertsAll), and on groups of experts. They come from the
+// device's router operation and from the number of parts that a parameter table can have.
 const (
 	maxExperts      = 1024
 	maxExpertsUsed  = 32
@@ -14,14 +15,15 @@ const (
 	maxExpertGroups = 32
 )
 
-// expertKeys are the keys that experts reads, balanceKeys the keys that balance reads.
+// expertKeys are the keys of config.json that Config.experts reads, and balanceKeys the keys that
+// Config.balance reads.
 var (
 	expertKeys = append([]string{"num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
 		"decoder_sparse_step", "mlp_only_layers"}, balanceKeys...)
 	balanceKeys = []string{"output_router_logits", "router_aux_loss_coef"}
 )
 
-// balance reads the keys of the auxiliary load-balancing loss.
+// balance reads the keys of the auxiliary loss that balances the load of experts.
 func (c *Config) balance(f *fields) {
 	c.OutputRouterLogits = f.bool("output_router_logits", false)
 	c.RouterAuxLossCoef = f.float("router_aux_loss_coef", 0.001, 0, 1e6)
@@ -31,8 +33,8 @@ func (c *Config) balanceJSON(m map[string]any) {
 	m["output_router_logits"], m["router_aux_loss_coef"] = c.OutputRouterLogits, float(c.RouterAuxLossCoef)
 }
 
-// experts reads the number and size of experts and the blocks that have them. Source: arXiv:2505.09388;
-// transformers.Qwen3MoeConfig.
+// experts reads, in the keys of Qwen3-MoE's config, the number and size of experts and the blocks
+// that have them. Source: arXiv:2505.09388; transformers.Qwen3MoeConfig.
 func (c *Config) experts(f *fields) {
 	key := "num_experts"
 	if !f.has(key) {
@@ -70,14 +72,15 @@ func (c *Config) expertBounds(f *fields, key string) {
 	}
 }
 
-// routedKeys are the keys that routedExperts and expertGroups read.
+// routedKeys are the keys of config.json that Config.routedExperts and Config.expertGroups read.
 var routedKeys = []string{"n_routed_experts", "n_shared_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
 	"first_k_dense_replace", "n_group", "topk_group", "routed_scaling_factor", "output_router_logits", "topk_method", "scoring_func",
 	"moe_layer_freq"}
 
-// routedExperts reads the experts of DeepSeek's models and their successors: shared experts, dense first blocks and a
-// factor on the chosen experts' weights. scoring is the only accepted value of scoring_func. methods are the accepted
-// values of topk_method. The family's defaults must have all these keys.
+// routedExperts reads the experts of DeepSeek's models and their successors: shared experts, dense
+// first blocks and a factor on the chosen experts' weights. Argument scoring is the only accepted
+// value of scoring_func, and methods are the accepted values of topk_method. The family's defaults
+// must include all keys that are read here.
 func (c *Config) routedExperts(f *fields, scoring string, methods ...string) {
 	c.NumExperts = f.need("n_routed_experts", 1, maxExperts)
 	c.NumExpertsPerTok = f.need("num_experts_per_tok", 1, maxExpertsUsed)
@@ -101,12 +104,14 @@ func (c *Config) routedExperts(f *fields, scoring string, methods ...string) {
 	c.noBalance(f)
 }
 
-// sigmoidKeys are the keys that sigmoidExperts reads, and the keys of multi-token prediction layers.
+// sigmoidKeys are the keys of config.json that Config.sigmoidExperts reads. They include the keys
+// of multi-token prediction layers, which have no effect here.
 var sigmoidKeys = slices.Concat(routedKeys, []string{"num_nextn_predict_layers", "num_mtp_layers"})
 
-// sigmoidExperts reads the experts of DeepSeek-V3 and its successors. Scores are sigmoids. A bias that affects only the
-// choice balances the load, in place of a loss. A group of experts has the sum of its two best scores. Source:
-// arXiv:2412.19437; transformers.DeepseekV3Config.
+// sigmoidExperts reads the experts of DeepSeek-V3 and its successors. An expert's score is the
+// sigmoid of its logit. A bias, added to the scores only for the choice, balances the load without
+// a loss. A group of experts is ranked by the sum of its two best scores. Source: arXiv:2412.19437;
+// transformers.DeepseekV3Config.
 func (c *Config) sigmoidExperts(f *fields) {
 	c.routedExperts(f, "sigmoid", "noaux_tc")
 	c.SigmoidScores, c.ChoiceBias = true, true
@@ -114,9 +119,9 @@ func (c *Config) sigmoidExperts(f *fields) {
 	c.expertGroups(f, 2)
 }
 
-// expertGroups reads the groups of experts. A group's score is the sum of the scores of its best experts; best is the
-// number of these experts. The router then chooses experts from the topk_group best groups. If these are all groups,
-// the model has no groups.
+// expertGroups reads the groups of experts. A group's score is the sum of its best experts' scores;
+// best is how many experts are summed. The router chooses experts only from the topk_group best
+// groups. If topk_group covers all groups, the choice is free and the model gets no groups.
 func (c *Config) expertGroups(f *fields, best int) {
 	groups, open := f.int("n_group", 1, 1, maxExpertGroups), f.int("topk_group", 1, 1, maxExpertGroups)
 	switch size := c.NumExperts / groups; {
@@ -209,12 +214,13 @@ func (c *Config) mlpTypesJSON(m map[string]any) {
 	m["mlp_layer_types"] = types
 }
 
-// biasedKeys are the keys that biasedExperts reads.
+// biasedKeys are the keys of config.json that Config.biasedExperts reads.
 var biasedKeys = []string{"num_experts", "num_experts_per_tok", "moe_intermediate_size", "num_shared_experts", "output_router_logits"}
 
-// biasedExperts reads experts with at least one shared expert, as in HY 3. Scores are sigmoids, and a bias is added to
-// the scores for the choice only. The chosen experts' weights are made to sum to 1 and then multiplied by the value of
-// the key scale. The family's defaults must have all keys.
+// biasedExperts reads experts with at least one shared expert, as in HY 3. Scores are sigmoids, and
+// a bias is added to the scores for the choice only. The chosen experts' weights are made to sum to
+// 1 and then multiplied by a factor, which config.json has under the key named scale. The family's
+// defaults must include all keys that are read here.
 func (c *Config) biasedExperts(f *fields, scale string) {
 	c.NumExperts = f.need("num_experts", 1, maxExperts)
 	c.NumExpertsPerTok = f.need("num_experts_per_tok", 1, maxExpertsUsed)

@@ -46,8 +46,9 @@ func (c *Config) falconH1(f *fields) {
 	c.falconH1Multipliers(f)
 }
 
-// falconH1Multipliers reads the factors. Some are folded into others: the factors of attention's input and of keys
-// scale the scores, and those of attention's input and output scale the values.
+// falconH1Multipliers reads Falcon-H1's factors on activations. The factors of attention's input
+// and of the keys become a factor on the scores. The factors of attention's input and output become
+// a factor on the values.
 func (c *Config) falconH1Multipliers(f *fields) {
 	read := func(key string) float64 { return f.float(key, 1, minMultiplier, maxMultiplier) }
 	list := func(key string, n int) []float64 {

@@ -12,27 +12,36 @@ import (
 // docs/adding-a-family.md shows how to write one.
 type family struct {
 	arch, modelType string
-	// nested says where the config.json of a larger model has the language model's keys; nil: at the top.
+	// nested says under which key the config.json of a larger model, such as one with a vision
+	// tower, has the language model's keys; nil: they are at the top.
 	nested *nested
 	// prefixes are the possible beginnings of tensor names, the usual one first; nil: "model." and "lm_head.".
 	prefixes []prefix
-	// tensors are the names that differ from Llama's or, in a block with four norms, from Gemma's.
+	// tensors are the tensor names that differ from the usual names. The usual names are Llama's
+	// or, in blocks that norm outputs too, Gemma's.
 	tensors tensors
+	// others are names that some directories have instead of those in tensors. The names of a directory's tensors tell.
+	others tensors
 	// blocks is the beginning of block tensor names, after the prefix; "": "layers.".
 	blocks string
-	// places are the roles whose tensors are parts of other tensors, or transposed.
+	// places lists the roles whose tensors a checkpoint stores as part of a larger tensor, or
+	// transposed, and says how.
 	places map[Role]placed
-	// joined are the roles of experts that may be one tensor for all experts, and where these lie then. The names of a
-	// directory's tensors tell; otherwise each expert has tensors of its own.
+	// joined is for families whose checkpoints may have one tensor for all experts of a block. It
+	// says how that tensor holds the matrices of a role. It applies if the directory has the
+	// tensor's name; otherwise each expert has tensors of its own.
 	joined map[Role]placed
-	// eitherWay says that expert matrices may be stored transposed or not. Their shapes decide.
+	// eitherWay says that some checkpoints store expert matrices transposed and others do not. The
+	// tensors' shapes decide.
 	eitherWay bool
 	// defaults are the values of missing keys. A null key is not missing: it says that there is no value.
 	defaults map[string]any
-	// ropeTypes maps the family's names of rope types to the common ones.
+	// ropeTypes maps rope types that only this family names so to the usual names.
 	ropeTypes map[string]string
 	// names maps Llama's key names to the family's, for shared keys with another name. defaults use Llama's names.
 	names map[string]string
+	// eitherName says that a file may have Llama's name in place of the family's.
+	eitherName bool
 	// dropout says that published files ask for dropout. The model is trained without dropout, and a note says so.
 	// Other families refuse dropout.
 	dropout bool
@@ -43,7 +52,8 @@ type family struct {
 	partial    bool // partial_rotary_factor is supported
 	ropeAlpha  bool // alpha of rope type dynamic is supported
 	mxfp4      bool // experts may be stored in MXFP4
-	// keys are the keys that options reads; an inline config may have them.
+	// keys are the keys of config.json that options reads. An inline config of this family may have
+	// them too.
 	keys []string
 	// prepare sets missing keys whose values follow from others. It runs before anything is read.
 	prepare func(f *fields)
@@ -53,44 +63,55 @@ type family struct {
 	write func(c *Config, m map[string]any)
 }
 
-// prefix has the beginnings of tensor names: of the model's tensors (embedding, blocks, final norm) and of the head's.
+// prefix has the text that begins the model's tensor names (embedding, blocks, final norm), and the
+// text that begins the head's.
 type prefix struct{ model, head string }
 
-// tensors maps roles to tensor names: of a block's tensors after "model.layers.N.", of others after "model.". A fused
-// role has several names, in the order of their rows, or one for all rows.
+// tensors maps roles to tensor names. A block's names follow "model.layers.N.", all others follow
+// "model.". A fused role, such as q, k and v in one matrix, has several names in the order of the
+// rows, or a single name for all rows.
 type tensors map[Role][]string
 
-// and returns the names of ts and more together; a role's names in more replace those in ts.
+// and returns the union of ts and more. If both have a role, the result has the names from more.
 func (ts tensors) and(more tensors) tensors {
 	out := maps.Clone(ts)
 	maps.Copy(out, more)
 	return out
 }
 
-// expertNumber is a placeholder in a tensor name; the expert's number replaces it.
+// expertNumber is a placeholder in the tensor names of experts. ofExpert replaces it by the
+// expert's number.
 const expertNumber = "{expert}"
 
 // llamaTensors are the tensor names that most families share.
 var llamaTensors = tensors{
-	RoleEmbed:          {"embed_tokens.weight"},
-	RolePositions:      {"embed_positions.weight"},
-	RoleAttnNorm:       {"input_layernorm.weight"},
-	RoleAttnNormBias:   {"input_layernorm.bias"},
-	RoleQKV:            {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"},
-	RoleQKVBias:        {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"},
-	RoleQNorm:          {"self_attn.q_norm.weight"},
-	RoleKNorm:          {"self_attn.k_norm.weight"},
-	RoleO:              {"self_attn.o_proj.weight"},
-	RoleOBias:          {"self_attn.o_proj.bias"},
-	RoleMLPNorm:        {"post_attention_layernorm.weight"},
-	RoleMLPNormBias:    {"post_attention_layernorm.bias"},
-	RoleUp:             {"mlp.up_proj.weight"},
-	RoleUpBias:         {"mlp.up_proj.bias"},
-	RoleGateUp:         {"mlp.gate_proj.weight", "mlp.up_proj.weight"},
-	RoleGateUpBias:     {"mlp.gate_proj.bias", "mlp.up_proj.bias"},
-	RoleDown:           {"mlp.down_proj.weight"},
-	RoleDownBias:       {"mlp.down_proj.bias"},
-	RoleLayerScalar:    {"layer_scalar"},
+	RoleEmbed:        {"embed_tokens.weight"},
+	RolePositions:    {"embed_positions.weight"},
+	RoleAttnNorm:     {"input_layernorm.weight"},
+	RoleAttnNormBias: {"input_layernorm.bias"},
+	RoleQKV:          {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"},
+	RoleQKVBias:      {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"},
+	RoleQNorm:        {"self_attn.q_norm.weight"},
+	RoleKNorm:        {"self_attn.k_norm.weight"},
+	RoleO:            {"self_attn.o_proj.weight"},
+	RoleOBias:        {"self_attn.o_proj.bias"},
+	RoleMLPNorm:      {"post_attention_layernorm.weight"},
+	RoleMLPNormBias:  {"post_attention_layernorm.bias"},
+	RoleUp:           {"mlp.up_proj.weight"},
+	RoleUpBias:       {"mlp.up_proj.bias"},
+	RoleGateUp:       {"mlp.gate_proj.weight", "mlp.up_proj.weight"},
+	RoleGateUpBias:   {"mlp.gate_proj.bias", "mlp.up_proj.bias"},
+	RoleDown:         {"mlp.down_proj.weight"},
+	RoleDownBias:     {"mlp.down_proj.bias"},
+	RoleLayerScalar:  {"layer_scalar"},
+
+	RolePerLayerGate:     {"per_layer_input_gate.weight"},
+	RolePerLayerOut:      {"per_layer_projection.weight"},
+	RolePerLayerPostNorm: {"post_per_layer_input_norm.weight"},
+	RolePerLayerTable:    {"embed_tokens_per_layer.weight"},
+	RolePerLayerProj:     {"per_layer_model_projection.weight"},
+	RolePerLayerNorm:     {"per_layer_projection_norm.weight"},
+
 	RoleRouter:         {"mlp.gate.weight"},
 	RoleExpertGateUp:   {"mlp.experts." + expertNumber + ".gate_proj.weight", "mlp.experts." + expertNumber + ".up_proj.weight"},
 	RoleExpertDown:     {"mlp.experts." + expertNumber + ".down_proj.weight"},
@@ -115,7 +136,8 @@ var llamaTensors = tensors{
 	RoleSharedDownBias:   {"mlp.shared_experts.down_proj.bias"},
 }
 
-// ungatedTensors are the names of experts' tensors without a gate.
+// ungatedTensors are the usual tensor names for experts whose MLP has no gate: one up projection
+// and its bias.
 var ungatedTensors = tensors{
 	RoleExpertGateUp:     {"mlp.experts." + expertNumber + ".up_proj.weight"},
 	RoleExpertGateUpBias: {"mlp.experts." + expertNumber + ".up_proj.bias"},
@@ -123,7 +145,8 @@ var ungatedTensors = tensors{
 	RoleSharedGateUpBias: {"mlp.shared_experts.up_proj.bias"},
 }
 
-// outputNormTensors are the names of a block's norms if outputs are normed.
+// outputNormTensors are the usual names of a block's norms in models that norm the outputs of
+// attention and MLP.
 var outputNormTensors = tensors{
 	RolePostAttnNorm: {"post_attention_layernorm.weight"},
 	RoleMLPNorm:      {"pre_feedforward_layernorm.weight"},
@@ -144,6 +167,9 @@ func register(f family) {
 // tensorNames returns the names of the tensors of role r, in the order of their rows, without the model's and the
 // block's prefix.
 func (c *Config) tensorNames(r Role) []string {
+	if c.othersNamed && c.family.others[r] != nil {
+		return c.family.others[r]
+	}
 	if c.family != nil && c.family.tensors[r] != nil {
 		return c.family.tensors[r]
 	}
@@ -165,7 +191,8 @@ func (c *Config) tensorNames(r Role) []string {
 	return llamaTensors[r]
 }
 
-// familyOf returns the model's family. For a Config made by hand it is the family of its ModelType, or nil.
+// familyOf returns the model's family. A Config that was not read, as in tests, has the family of
+// its ModelType, or none: nil.
 func (c *Config) familyOf() *family {
 	if c.family != nil {
 		return c.family
@@ -178,8 +205,8 @@ func (c *Config) familyOf() *family {
 	return nil
 }
 
-// names returns the beginnings of the tensor names of the model and of its head: those found in the directory, or else
-// the family's usual ones.
+// names returns the text that begins the tensor names of the model and of its head. If the model
+// was read from a directory it is the text found there, otherwise the family's usual one.
 func (c *Config) names() prefix {
 	switch {
 	case c.prefix != prefix{}:
@@ -205,7 +232,7 @@ func (c *Config) PredictsAhead(name string) bool {
 	return ok && err == nil && block >= c.NumLayers
 }
 
-// addOne ends errors about models of an unknown family.
+// addOne is the end of error messages about models of an unknown family.
 const addOne = "; docs/adding-a-family.md in mt's sources shows how one more is added"
 
 // findFamily finds the family by model_type, as Transformers does, or without model_type by architectures. If

@@ -12,8 +12,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// madeUp is a family as docs/adding-a-family.md describes one: other names for a fused q, k and v, a window in every
-// second block, norms of outputs, and its own key for the scores' scale.
+// madeUp is a family like the example in docs/adding-a-family.md. It has other tensor names, one
+// tensor for q, k and v, a sliding window in every second block, norms of outputs, and a key
+// score_scale for the factor on scores.
 var madeUp = family{
 	arch: "MadeUpForCausalLM", modelType: "made_up",
 	tensors: tensors{
@@ -36,7 +37,9 @@ var madeUp = family{
 	},
 }
 
-// TestAddingAFamily: one value is all that a family needs.
+// TestAddingAFamily: registering one family value is enough. mt then reads the family's config,
+// names its tensors, and reads back the config.json that it writes. Keys of the family stay unknown
+// in other families.
 func TestAddingAFamily(t *testing.T) {
 	withFamily(t, madeUp)
 	m := maps.Clone(base())
@@ -65,8 +68,8 @@ func TestAddingAFamily(t *testing.T) {
 	}
 }
 
-// TestPrefixOfDirectory: the names in the directory say where the language
-// model's tensors begin.
+// TestPrefixOfDirectory: LoadDir learns from the tensor names in the directory with which prefix
+// the language model's tensors begin.
 func TestPrefixOfDirectory(t *testing.T) {
 	const config = `{"model_type": "gemma3", "text_config": {"hidden_size": 8, "num_hidden_layers": 1}}`
 	safetensors := func(header string) []byte {
@@ -105,7 +108,8 @@ func TestPrefixOfDirectory(t *testing.T) {
 	}
 }
 
-// TestInlineNestedFamily: a multimodal model cannot be made anew.
+// TestInlineNestedFamily: an inline config cannot name a multimodal class. The error names the
+// model_type of its language model.
 func TestInlineNestedFamily(t *testing.T) {
 	for whole, text := range map[string]string{"gemma3": "gemma3_text", "mistral3": "mistral", "llama4": "llama4_text", "qwen2_vl": "qwen2", "qwen2_5_vl": "qwen2", "qwen3_vl": "qwen3",
 		"qwen3_vl_moe": "qwen3_moe"} {
@@ -116,7 +120,8 @@ func TestInlineNestedFamily(t *testing.T) {
 	}
 }
 
-// TestKnown: the error for a model of an unknown family lists all families, and names the page on adding one.
+// TestKnown: the error for a model of an unknown family lists all families that mt knows, and names
+// the page on adding one.
 func TestKnown(t *testing.T) {
 	_, err := parse(t, map[string]any{"architectures": []any{"UnheardOfForCausalLM"}, "model_type": nil})
 	if err == nil || !strings.HasSuffix(err.Error(), "known: "+allArchs()+addOne) {
@@ -124,7 +129,8 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestDeepSeekRefuses: sizes that latent attention does not go with.
+// TestDeepSeekRefuses: DeepSeek-V3 configs with sizes that multi-head latent attention cannot have
+// are refused. The error names the key.
 func TestDeepSeekRefuses(t *testing.T) {
 	for key, tc := range map[string]struct {
 		value any

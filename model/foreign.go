@@ -11,8 +11,8 @@ import (
 	"mt/base/files"
 )
 
-// Foreign says what a directory or file holds if that is no model in the format of save_pretrained, and what to do
-// about it; "" if it recognises nothing.
+// Foreign recognises directories and files that are not in the format of save_pretrained, such as a
+// LoRA adapter or a GGUF file. It returns text for an error, with advice. "": not recognised.
 func Foreign(path string) string {
 	if st, err := os.Stat(path); err == nil && !st.IsDir() {
 		return foreignFile(path)
@@ -82,7 +82,7 @@ func below(dir string) string {
 	return ""
 }
 
-// foreignFile does the work of Foreign for a path that is a file, where a directory is wanted.
+// foreignFile returns Foreign's words for a path that is a file, because a model is a directory.
 func foreignFile(path string) string {
 	name := filepath.Base(path)
 	if strings.HasSuffix(strings.ToLower(name), ".gguf") {
@@ -91,8 +91,8 @@ func foreignFile(path string) string {
 	return name + " is a file: give the directory that holds config.json and model*.safetensors"
 }
 
-// baseModel returns the name of the base model in a LoRA adapter's adapter_config.json; "another model" if it cannot be
-// read.
+// baseModel returns the base model's name from adapter_config.json, which a LoRA adapter's
+// directory has. If the file cannot be read or lacks the name, it returns "another model".
 func baseModel(dir string) string {
 	var f struct {
 		Base string `json:"base_model_name_or_path"`

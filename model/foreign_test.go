@@ -9,7 +9,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestForeign: what a directory holds in place of a model is named, with the way out.
+// TestForeign: if a directory does not hold a model, Foreign says what it does hold and what to do.
 func TestForeign(t *testing.T) {
 	for want, all := range map[string]map[string]string{
 		"a LoRA adapter of org/base (adapter_config.json)":         {"adapter_config.json": `{"base_model_name_or_path": "org/base", "lora_alpha": NaN}`, "adapter_model.safetensors": ""},

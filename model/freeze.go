@@ -14,7 +14,7 @@ type Freeze struct {
 	But   []string // unless empty: tensors that match none of these are frozen too
 }
 
-// freezing is a Freeze with compiled expressions.
+// freezing is a Freeze whose regular expressions are compiled.
 type freezing struct{ names, but []*regexp.Regexp }
 
 func (f Freeze) compile() (out freezing, err error) {
@@ -24,7 +24,7 @@ func (f Freeze) compile() (out freezing, err error) {
 	return out, err
 }
 
-// compile compiles expressions for tensor names.
+// compile compiles the regular expressions of a Freeze or a Group.
 func compile(exprs []string) (out []*regexp.Regexp, err error) {
 	for _, e := range exprs {
 		p, err := regexp.Compile(e)
@@ -42,7 +42,8 @@ func (s Stored) matched(p *regexp.Regexp) bool {
 	return p.MatchString(s.Name) || p.MatchString(s.Tensor())
 }
 
-// checkMatched returns an error if the expression p matches none of the tensors, because it is then probably misspelt.
+// checkMatched returns an error if the expression p matches none of the tensors: p is then probably
+// misspelt.
 func checkMatched(p *regexp.Regexp, tensors []Stored) error {
 	if slices.ContainsFunc(tensors, func(s Stored) bool { return s.matched(p) }) {
 		return nil
@@ -55,7 +56,8 @@ func (f freezing) has(s Stored) bool {
 	return slices.ContainsFunc(f.names, s.matched) || len(f.but) > 0 && !slices.ContainsFunc(f.but, s.matched)
 }
 
-// frozen sets Frozen on the parameters that c.Freeze selects. Parameters that are never trained have it already.
+// frozen sets Frozen on the parameters that c.Freeze selects. Parameters that are never trained
+// have Frozen set already.
 func (c *Config) frozen(params []Param) {
 	for i := range params {
 		if p := &params[i]; len(p.Stored) > 0 { // SetFreeze has checked that all its tensors agree
@@ -64,8 +66,9 @@ func (c *Config) frozen(params []Param) {
 	}
 }
 
-// SetFreeze freezes tensors. The error names an expression that is wrong or matches no tensor, or tensors that can be
-// frozen only together. Freezing every tensor is an error too.
+// SetFreeze freezes the tensors that f selects. It returns an error if an expression is invalid or
+// matches no tensor, or if no tensor would be trained. It also refuses to freeze only some tensors
+// of one parameter, such as q without k and v.
 func (c *Config) SetFreeze(f Freeze) error {
 	if len(f.Names)+len(f.But) == 0 {
 		return nil
@@ -154,7 +157,7 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 		for _, p := range l.Tensors {
 			n := float64(p.Elems())
 			switch {
-			case p.Dims != 2 || l.Kind == Embedding || l.Kind == Positions:
+			case p.Dims != 2 || l.Kind == Embedding || l.Kind == Positions || p.Role == RolePerLayerTable:
 				continue
 			case p.Part > 0 && p.Part <= c.NumExperts: // a routed expert's, not the shared one's
 				n *= float64(c.NumExpertsPerTok) / float64(c.NumExperts)

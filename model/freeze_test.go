@@ -7,14 +7,14 @@ import (
 	"mt/internal/testkit"
 )
 
-// frozenConfig is a small model with four blocks and, of a table that is not tied, a head.
+// frozenConfig is a small Llama with four blocks and a head that is not tied to the embedding.
 func frozenConfig() *Config {
 	return &Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 96, HiddenSize: 16, IntermediateSize: 32, NumLayers: 4,
 		NumHeads: 4, NumKVHeads: 2, HeadDim: 4, MaxPositions: 64, RMSNormEps: 1e-5, Rope: Rope{Type: "default", Theta: 1e4}}
 }
 
-// TestFreeze: frozen tensors stream, and have no elements where gradients and states are; all others lie as if these were
-// not there.
+// TestFreeze: frozen tensors keep their bytes in tile and slot, but have no elements in gradients
+// and optimizer state. The other tensors follow each other there without gaps.
 func TestFreeze(t *testing.T) {
 	c := frozenConfig()
 	all := c.Layouts(true)
@@ -55,8 +55,8 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
-// TestNamesInTheCheckpoint: rows that share a tensor in the checkpoint are frozen and grouped by that tensor's name,
-// and by their own names.
+// TestNamesInTheCheckpoint: Llama 4 stores all experts of a block in one tensor. Freeze and Group
+// select an expert's rows by that tensor's name and also by the expert's own name.
 func TestNamesInTheCheckpoint(t *testing.T) {
 	c := testkit.Must(FromInline(map[string]any{"model_type": "llama4_text", "vocab_size": 96, "hidden_size": 16, "intermediate_size": 8, "intermediate_size_mlp": 24,
 		"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "num_local_experts": 3, "interleave_moe_layer_step": 2}, "test"))(t)
@@ -75,7 +75,8 @@ func TestNamesInTheCheckpoint(t *testing.T) {
 	}
 }
 
-// TestFrozenTable: a tied table is frozen in the embedding and in the head.
+// TestFrozenTable: if the head is tied to a frozen embedding, the table is frozen in both layers,
+// and neither has a gradient.
 func TestFrozenTable(t *testing.T) {
 	c := frozenConfig()
 	c.TieEmbeddings = true
@@ -87,7 +88,8 @@ func TestFrozenTable(t *testing.T) {
 	}
 }
 
-// TestNothingFrozen: expressions that leave every tensor to be trained are a mistake.
+// TestNothingFrozen: a Freeze whose But matches every tensor freezes nothing, which SetFreeze
+// reports as an error.
 func TestNothingFrozen(t *testing.T) {
 	for _, name := range []string{"[lm_head]", ".", "weight$"} {
 		if err := frozenConfig().SetFreeze(Freeze{But: []string{name}}); err == nil || !strings.Contains(err.Error(), "matches every tensor, so nothing is frozen") {
@@ -96,8 +98,8 @@ func TestNothingFrozen(t *testing.T) {
 	}
 }
 
-// TestFLOPsOfFrozen: what is frozen costs no gradient of weights, and below the lowest layer that is trained
-// only the forward.
+// TestFLOPsOfFrozen: frozen matrices save the FLOPs of their weights' gradient. Layers below the
+// lowest trained one have only forward FLOPs.
 func TestFLOPsOfFrozen(t *testing.T) {
 	c := frozenConfig()
 	const tokens, pairs = 10, 55 * 4
@@ -125,7 +127,8 @@ func TestFLOPsOfFrozen(t *testing.T) {
 	}
 }
 
-// TestFLOPsOfFrozenPositions: learned positions are added, and no product.
+// TestFLOPsOfFrozenPositions: learned positions are added to the embedding without a matrix
+// product, so they add no backward FLOPs.
 func TestFLOPsOfFrozenPositions(t *testing.T) {
 	c := frozenConfig()
 	c.LearnedPositions = true
@@ -136,7 +139,8 @@ func TestFLOPsOfFrozenPositions(t *testing.T) {
 	}
 }
 
-// TestFLOPsOfFrozenExperts: of experts as many count as a token goes to, and the one that all go to whole.
+// TestFLOPsOfFrozenExperts: freezing the routed experts saves the weight gradients of
+// NumExpertsPerTok experts a token. A shared expert counts in full, because every token passes it.
 func TestFLOPsOfFrozenExperts(t *testing.T) {
 	c := frozenConfig()
 	c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize, c.DecoderSparseStep = 8, 2, 12, 1
@@ -154,7 +158,8 @@ func TestFLOPsOfFrozenExperts(t *testing.T) {
 	}
 }
 
-// TestRefusedFreeze: expressions that are wrong, match nothing, tear a tensor apart or leave nothing to train.
+// TestRefusedFreeze: SetFreeze refuses expressions that are invalid, match nothing, freeze only a
+// part of one parameter, or leave nothing to train.
 func TestRefusedFreeze(t *testing.T) {
 	for _, x := range []struct {
 		f    Freeze

@@ -1,32 +1,34 @@
 package model
 
-// GatedDeltaNet is linear attention that may replace attention in a block. Each head carries a state from token to
-// token by the gated delta rule. A short convolution along the tokens makes its queries, keys and values. Source:
-// arXiv:2412.06464; transformers, modeling_qwen3_next.
+// GatedDeltaNet is linear attention that replaces attention in some blocks. Each head carries a
+// state matrix from token to token and updates it by the gated delta rule. Its queries, keys and
+// values pass a short convolution along the tokens first. Source: arXiv:2412.06464; transformers,
+// modeling_qwen3_next.
 type GatedDeltaNet struct {
 	KeyHeads, Heads  int // numbers of key heads and value heads; Heads is a multiple of KeyHeads
 	KeyDim, ValueDim int
 	Taps             int // taps of the convolution
 }
 
-// Keys returns the columns of all heads' keys; queries have as many.
+// Keys returns the number of columns of all heads' keys together. Queries have as many.
 func (r *GatedDeltaNet) Keys() int { return r.KeyHeads * r.KeyDim }
 
-// Values returns the columns of all heads' values.
+// Values returns the number of columns of all heads' values together.
 func (r *GatedDeltaNet) Values() int { return r.Heads * r.ValueDim }
 
-// Convolved returns how many columns pass the convolution: queries, keys and values.
+// Convolved returns the number of columns of queries, keys and values, which pass the convolution.
 func (r *GatedDeltaNet) Convolved() int { return 2*r.Keys() + r.Values() }
 
-// ConvFLOPs implements Recurrence.
+// ConvFLOPs implements Recurrence: one multiply-add per tap and column.
 func (r *GatedDeltaNet) ConvFLOPs() int64 { return 2 * int64(r.Taps) * int64(r.Convolved()) }
 
-// StateFLOPs implements Recurrence: the state is read twice and written once.
+// StateFLOPs implements Recurrence. A token reads the state twice and writes it once, and each of
+// these takes a multiply-add per element.
 func (r *GatedDeltaNet) StateFLOPs() int64 {
 	return 6 * int64(r.Heads) * int64(r.KeyDim) * int64(r.ValueDim)
 }
 
-// gatedDeltaTensors are the names of the tensors of a gated delta net.
+// gatedDeltaTensors are the usual tensor names of a gated delta net, after the block's prefix.
 var gatedDeltaTensors = tensors{
 	RoleRecurIn:     {"linear_attn.in_proj_qkv.weight", "linear_attn.in_proj_z.weight"},
 	RoleRecurGates:  {"linear_attn.in_proj_b.weight", "linear_attn.in_proj_a.weight"},
@@ -37,14 +39,16 @@ var gatedDeltaTensors = tensors{
 	RoleRecurOut:    {"linear_attn.out_proj.weight"},
 }
 
-// outputGateTensors are the names of attention's tensors with an output gate.
+// outputGateTensors are the usual names of attention's input projections if attention has an output
+// gate.
 var outputGateTensors = tensors{
 	RoleQKV:     {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight", "self_attn.gate_proj.weight"},
 	RoleQKVBias: {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias", "self_attn.gate_proj.bias"},
 }
 
-// jointQueries and jointQueryPlaces are for checkpoints whose q_proj holds queries and output gates together,
-// alternating head by head. The names query and gate in jointQueries stand for the two halves of q_proj.
+// jointQueries and jointQueryPlaces are for checkpoints whose q_proj holds queries and output gates
+// together, alternating head by head. No checkpoint has the names query and gate, which mt gives to
+// the two halves of q_proj.
 var (
 	jointQueries = tensors{
 		RoleQKV:     {"self_attn.query.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight", "self_attn.gate.weight"},
@@ -62,17 +66,20 @@ func (r *GatedDeltaNet) params(n blockNames) []Param {
 		in = []int{r.Convolved(), r.Values()}
 	}
 	return []Param{matrix(RoleRecurIn, h, n.stored(RoleRecurIn, in...)),
-		matrix(RoleRecurGates, h, n.stored(RoleRecurGates, r.Heads, r.Heads)), n.convTaps(r.Convolved(), r.Taps),
+		matrix(RoleRecurGates, h, n.stored(RoleRecurGates, r.Heads, r.Heads)), n.convTaps(r.Taps, r.Convolved()),
 		vector(RoleRecurDecay, n.stored(RoleRecurDecay, r.Heads)), vector(RoleRecurDtBias, n.stored(RoleRecurDtBias, r.Heads)),
 		vector(RoleRecurNorm, n.stored(RoleRecurNorm, r.ValueDim)),
 		matrix(RoleRecurOut, r.Values(), n.stored(RoleRecurOut, h))}
 }
 
-// queries returns the tensors of queries, keys and values, and of the output gate if there is one. If keys also serve
-// as values, there are no tensors of values. q and kv are the numbers of rows of queries and of keys. With a gate the
-// checkpoint has queries and gate in one tensor, which alternates a head's query rows and gate rows.
+// queries returns attention's tensors for queries, keys, values and the output gate, if there is
+// one. If keys also serve as values, there are no tensors of values. q and kv are the numbers of
+// rows of queries and of keys. With a gate, queries and gate may be one tensor of the checkpoint,
+// which alternates a head's query rows and gate rows.
 func (n blockNames) queries(r Role, q, kv int) []Stored {
 	switch {
+	case n.c.Heads(n.block).Shared:
+		return stack(n.named(r)[:1], q)
 	case n.c.Heads(n.block).KeysAreValues:
 		return stack(n.named(r)[:2], q, kv)
 	case !n.c.OutputGate:
@@ -96,7 +103,7 @@ const (
 	linearAttention = "linear_attention"
 )
 
-// gatedDeltaKeys are the keys that gatedDeltaFields reads.
+// gatedDeltaKeys are the keys of config.json that Config.gatedDeltaFields reads.
 var gatedDeltaKeys = []string{"linear_conv_kernel_dim", "linear_key_head_dim", "linear_value_head_dim", "linear_num_key_heads", "linear_num_value_heads",
 	"layer_types", "full_attention_interval"}
 

@@ -18,8 +18,9 @@ var qwen3Next = map[string]any{"architectures": []any{"Qwen3NextForCausalLM"}, "
 	"decoder_sparse_step": 1, "mlp_only_layers": []any{}, "num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512,
 	"shared_expert_intermediate_size": 512, "norm_topk_prob": true, "use_sliding_window": false, "tie_word_embeddings": false}
 
-// TestRecurrentBlocks: the published configuration has 79.7 billion parameters, 36 blocks with a recurrence, and the same written
-// as layer_types; the class's defaults say as much as it does.
+// TestRecurrentBlocks: the published configuration of Qwen3-Next has 79.7 billion parameters and 36
+// recurrent blocks. The same blocks written as layer_types, or left to the class's defaults, give
+// the same model.
 func TestRecurrentBlocks(t *testing.T) {
 	testkit.NotShort(t)
 	types := make([]any, 48)
@@ -61,7 +62,8 @@ func TestRecurrentBlocks(t *testing.T) {
 			testkit.Is("Rope.Partial", c.Rope.Partial, 0.25),
 			testkit.Is("OutputGate", c.OutputGate, true),
 		)
-		// A token goes through the products of its experts, 36 convolutions of 8192 channels, and 36·32 states of 128·128.
+		// Besides its matrix products a token takes 36 convolutions of 8192 channels and 4 taps,
+		// and 36·32 states of 128·128 elements at 6 FLOPs each.
 		if got, want := c.ForwardFLOPs(1, 0)-2*float64(c.MatrixParams()), float64(36*(2*4*8192+6*32*128*128)); got != want {
 			t.Errorf("%s: %g FLOPs of recurrences, want %g", name, got, want)
 		}
@@ -71,8 +73,8 @@ func TestRecurrentBlocks(t *testing.T) {
 	}
 }
 
-// TestRecurrentBackwardFLOPs: gated delta nets below the lowest trained tensor have no backward; only blocks with
-// attention have pairs.
+// TestRecurrentBackwardFLOPs: gated delta nets below the lowest trained tensor have no backward
+// FLOPs. Attended (query, key) pairs count only in blocks with attention.
 func TestRecurrentBackwardFLOPs(t *testing.T) {
 	testkit.NotShort(t)
 	c := testkit.Must(parse(t, qwen3Next))(t)
@@ -98,7 +100,8 @@ func TestRecurrentBackwardFLOPs(t *testing.T) {
 	}
 }
 
-// TestRecurrencesRefused: what a gated delta net cannot be is an error that names the key.
+// TestRecurrencesRefused: sizes and layer_types that a gated delta net cannot have are errors that
+// name the key.
 func TestRecurrencesRefused(t *testing.T) {
 	for _, c := range []struct {
 		key  string
@@ -121,8 +124,9 @@ func TestRecurrencesRefused(t *testing.T) {
 	}
 }
 
-// TestRecurrentPlaces: the checkpoint's tensors interleave rows of queries, keys, values and gates by key heads, and a
-// query and its gate by heads. A convolution has three dimensions.
+// TestRecurrentPlaces: Qwen3-Next's tensors interleave rows of queries, keys, values and gates by
+// key heads, and attention's query and gate by heads. Each parameter's rows are found there. The
+// convolution's tensor has three dimensions.
 func TestRecurrentPlaces(t *testing.T) {
 	c := testkit.Must(parse(t, map[string]any{"architectures": []any{"Qwen3NextForCausalLM"}, "model_type": "qwen3_next", "hidden_size": 10, "num_hidden_layers": 2,
 		"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 4, "partial_rotary_factor": 0.5, "layer_types": []any{"linear_attention", "full_attention"},

@@ -52,7 +52,8 @@ func (c *Config) gemma(f *fields) {
 
 func (c *Config) gemmaJSON(m map[string]any) {
 	m["attention_bias"] = c.QKVBias
-	// Rounded, because AttnScale comes from a square root, whose square is not exact: 256, not 256.00000000000006.
+	// AttnScale is 1/√query_pre_attn_scalar, and a square root's square is not exact. Rounding to
+	// nine decimals gives 256 back, not 256.00000000000006.
 	m["query_pre_attn_scalar"] = math.Round(1e9/(c.AttnScale*c.AttnScale)) / 1e9
 	m["final_logit_softcapping"] = optionalFloat(c.LogitSoftcap)
 	// Transformers builds the window's mask even if no layer has a window.

@@ -20,7 +20,8 @@ func init() {
 	}
 	register(text)
 
-	// Multimodal directories hold the same language model; the vision tower is not trained.
+	// The multimodal class: its directories hold the same language model and a vision tower, which
+	// is not trained.
 	text.arch, text.modelType = "Gemma3ForConditionalGeneration", "gemma3"
 	text.nested = &nested{key: "text_config", types: []string{"gemma3_text"}, alone: "gemma3_text"}
 	text.defaults = maps.Clone(text.defaults)

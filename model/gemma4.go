@@ -44,11 +44,12 @@ var gemma4Keys = []string{"attention_bias", "sliding_window", "layer_types", "hi
 	"hidden_size_per_layer_input", "vocab_size_per_layer_input", "num_kv_shared_layers", "use_double_wide_mlp",
 	"enable_moe_block", "num_experts", "top_k_experts", "moe_intermediate_size"}
 
-// perLayerKey is the key of the mapping from a layer's number to the values in which the layer differs.
+// perLayerKey is the key of a mapping from a layer's number to the settings in which that layer
+// differs from the others.
 const perLayerKey = "per_layer_config"
 
-// prepareGemma4 sets the keys that the class in Transformers sets: the rotary embeddings, and full attention in the
-// last layer.
+// prepareGemma4 sets what the class in Transformers adds to a config: default rotary embeddings,
+// and full attention in the last layer.
 func prepareGemma4(f *fields) {
 	if !f.has("rope_parameters") {
 		f.vals["rope_parameters"] = map[string]any{
@@ -70,7 +71,8 @@ func (c *Config) gemma4(f *fields) {
 	c.AttnScale = 1
 	c.LogitSoftcap = f.float("final_logit_softcapping", 0, 1e-3, 1e6)
 	c.biases(f)
-	// "vision" concerns tokens of images alone.
+	// The value "vision" makes attention bidirectional only among tokens of images, which mt never
+	// has.
 	if is := f.str("use_bidirectional_attention", "vision"); is != "vision" {
 		f.fail("use_bidirectional_attention", "%q is not supported: attention is causal", is)
 	}
@@ -79,11 +81,11 @@ func (c *Config) gemma4(f *fields) {
 	c.KeysAreValues = f.bool("attention_k_eq_v", false)
 	c.globalHeads(f)
 	c.gemma4Experts(f)
-	c.gemma4Unsupported(f)
+	c.gemma4Small(f)
 }
 
-// globalHeads reads the width and the number of key/value heads of blocks without a sliding window. If no block has a
-// window, these become the model's heads.
+// globalHeads reads the head width and the number of key/value heads of global blocks, which are
+// those without a sliding window. If no block has a window, they become the model's heads.
 func (c *Config) globalHeads(f *fields) {
 	var dim int
 	kv := c.NumKVHeads
@@ -112,8 +114,9 @@ func (c *Config) globalHeads(f *fields) {
 	}
 }
 
-// perLayer reads, from the mapping by layer number, the width and number of key/value heads of blocks without a window.
-// All these blocks must have the same, and blocks with a window those of the model. Otherwise it is an error.
+// perLayer reads the head width and the number of key/value heads of blocks without a window from
+// the mapping per_layer_config. It is an error if two of these blocks differ, or if a block with a
+// window differs from the model's own heads.
 func (c *Config) perLayer(f *fields) (dim, kv int) {
 	o := f.object(perLayerKey)
 	if o == nil {
@@ -142,13 +145,27 @@ func (c *Config) perLayer(f *fields) (dim, kv int) {
 	return dim, kv
 }
 
-// gemma4Unsupported refuses the parts of Gemma 4 that mt lacks.
-func (c *Config) gemma4Unsupported(f *fields) {
-	if n := f.int("num_kv_shared_layers", 0, 0, maxLayers); n > 0 {
-		f.fail("num_kv_shared_layers", "%d: a layer that reads another layer's keys and values is not supported, nor its gradient, which the other layer would add to its own", n)
+// gemma4Small reads the parts of the small models E2B and E4B: per-layer inputs, and last blocks that share keys and
+// values.
+func (c *Config) gemma4Small(f *fields) {
+	c.PerLayerSize = f.int("hidden_size_per_layer_input", 0, 0, maxHidden/max(1, c.NumLayers))
+	if c.PerLayerSize > 0 {
+		if c.PerLayerVocab = f.int("vocab_size_per_layer_input", 262144, 1, maxVocab); c.PerLayerVocab < c.VocabSize {
+			f.fail("vocab_size_per_layer_input", "%d is less than vocab_size %d: tokens would have no row", c.PerLayerVocab, c.VocabSize)
+		}
 	}
-	if n := f.int("hidden_size_per_layer_input", 0, 0, maxHidden); n > 0 {
-		f.fail("hidden_size_per_layer_input", "%d: per-layer inputs, which a second embedding makes for every layer, are not supported, only 0", n)
+	if c.SharedKV = f.int("num_kv_shared_layers", 0, 0, c.NumLayers); f.err != nil {
+		return
+	}
+	c.DoubleWide = c.SharedKV > 0 && f.bool("use_double_wide_mlp", false)
+	for b := c.NumLayers - c.SharedKV; b < c.NumLayers; b++ {
+		if c.sourceOfKV(b) < 0 {
+			f.fail("num_kv_shared_layers", "%d: layer %d finds no earlier layer of its type with keys and values", c.SharedKV, b)
+			return
+		}
+	}
+	if c.DenseBesideExperts && (c.PerLayerSize > 0 || c.SharedKV > 0) {
+		f.fail("enable_moe_block", "true is not supported with hidden_size_per_layer_input or num_kv_shared_layers")
 	}
 }
 
@@ -174,7 +191,11 @@ func (c *Config) gemma4JSON(m map[string]any) {
 	m["attention_bias"], m["attention_k_eq_v"] = c.QKVBias, c.KeysAreValues
 	m["final_logit_softcapping"] = optionalFloat(c.LogitSoftcap)
 	m["sliding_window"], m["layer_types"] = max(c.SlidingWindow, 1), c.layerTypes()
-	m["hidden_size_per_layer_input"], m["num_kv_shared_layers"], m["enable_moe_block"] = 0, 0, c.DenseBesideExperts
+	m["hidden_size_per_layer_input"], m["num_kv_shared_layers"], m["enable_moe_block"] = c.PerLayerSize, c.SharedKV, c.DenseBesideExperts
+	m["use_double_wide_mlp"] = c.DoubleWide
+	if c.PerLayerSize > 0 {
+		m["vocab_size_per_layer_input"] = c.PerLayerVocab
+	}
 	if c.DenseBesideExperts {
 		m["num_experts"], m["top_k_experts"], m["moe_intermediate_size"] = c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize
 	}

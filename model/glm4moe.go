@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// GLM-4.5. Multi-token prediction layers, which follow the last block, are saved unchanged. Source: arXiv:2508.06471;
-// transformers.Glm4MoeConfig.
+// GLM-4.5. Checkpoints have multi-token prediction layers after the last block. These are not
+// trained and are saved unchanged. Source: arXiv:2508.06471; transformers.Glm4MoeConfig.
 func init() {
 	register(family{
 		arch: "Glm4MoeForCausalLM", modelType: "glm4_moe",

@@ -3,7 +3,7 @@ package model
 func init() {
 	register(family{
 		arch: "GPT2LMHeadModel", modelType: "gpt2",
-		// The Hub's files of the first models have no prefix.
+		// Tensor names in the Hub's files of the first GPT-2 models have no prefix.
 		prefixes: []prefix{{"transformer.", "lm_head."}, {"", "lm_head."}},
 		blocks:   "h.",
 		tensors: tensors{
@@ -41,7 +41,8 @@ func init() {
 func (c *Config) gpt2(f *fields) {
 	c.LearnedPositions, c.LayerNorm, c.NormBias, c.Ungated, c.ResidualInit = true, true, true, true, true
 	c.QKVBias, c.OBias, c.MLPBias = true, true, true
-	// reorder_and_upcast_attn changes only how attention is computed.
+	// reorder_and_upcast_attn is not checked: it changes how attention is computed, not its
+	// mathematics.
 	for key, known := range map[string]bool{"scale_attn_weights": true, "scale_attn_by_inverse_layer_idx": false, "add_cross_attention": false} {
 		if v := f.bool(key, known); v != known {
 			f.fail(key, "%t is not supported, only %t%s", v, known, addOne)

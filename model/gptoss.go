@@ -1,6 +1,7 @@
 package model
 
-// Source: the gpt-oss model card, arXiv:2508.10925; transformers.GptOssConfig.
+// gpt-oss, whose experts are stored in MXFP4. Source: the gpt-oss model card, arXiv:2508.10925;
+// transformers.GptOssConfig.
 func init() {
 	register(family{
 		arch: "GptOssForCausalLM", modelType: "gpt_oss",

@@ -21,7 +21,8 @@ func init() {
 	})
 }
 
-// Bounds on multipliers. They are far beyond any published model's and far within the range of fp32.
+// Limits on the factors that scale activations. They are far beyond any published model's factors
+// and far within the range of fp32.
 const minMultiplier, maxMultiplier = 1e-6, 1e6
 
 // multipliers reads Granite's four multipliers. Source: transformers.GraniteConfig; the idea is from arXiv:2203.03466
@@ -37,8 +38,8 @@ func (c *Config) multipliersJSON(m map[string]any) {
 	m["attention_multiplier"], m["logits_scaling"] = float(c.AttnScale), float(inverse(c.LogitScale))
 }
 
-// inverse returns 1/x, rounded to 15 digits. inverse(inverse(x)) is then x again, so a config that was read and written
-// stays the same.
+// inverse returns 1/x rounded to 15 digits, so that inverse(inverse(x)) is x. logits_scaling in
+// config.json is the inverse of Config.LogitScale, and so survives reading and writing.
 func inverse(x float64) float64 {
 	y, _ := strconv.ParseFloat(strconv.FormatFloat(1/x, 'g', 15, 64), 64) // formatted text always parses
 	return y

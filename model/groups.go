@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// Group is a set of tensors that are updated with settings of their own.
+// Group is a set of tensors that the optimizer updates with their own settings, such as another
+// learning rate.
 type Group struct {
 	Name    string   // for people
 	Modules []string // a tensor is in the group if its name matches one of these expressions, as in Freeze
@@ -63,7 +64,7 @@ func groupsOf(by [][]*regexp.Regexp, s Stored) (in []int) {
 	return in
 }
 
-// grouped sets Stored.Group of each tensor of params.
+// grouped sets Stored.Group of each tensor of params, by the groups that SetGroups was given.
 func (c *Config) grouped(params []Param) {
 	if len(c.grouping) == 0 {
 		return

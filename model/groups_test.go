@@ -8,7 +8,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestGroups: a tensor is in the group whose expression it matches, also if it is a part of one parameter.
+// TestGroups: a tensor belongs to the group whose expression matches its name, even if it is only
+// part of a fused parameter such as qkv.
 func TestGroups(t *testing.T) {
 	c := frozenConfig()
 	testkit.NoError(t, c.SetFreeze(Freeze{Names: []string{`layers\.0\.mlp\.`}}))
@@ -43,7 +44,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestRefusedGroups: expressions that are wrong or match nothing, and tensors that are in two groups or frozen.
+// TestRefusedGroups: SetGroups refuses expressions that are invalid or match nothing, and tensors
+// that are frozen or in two groups.
 func TestRefusedGroups(t *testing.T) {
 	for _, x := range []struct {
 		groups []Group
@@ -62,8 +64,8 @@ func TestRefusedGroups(t *testing.T) {
 	}
 }
 
-// TestGroupsOfWhatIsNeverTrained: the bias on the choice of experts has no learning rate, so a group may include it
-// only beside other tensors.
+// TestGroupsOfWhatIsNeverTrained: the router's choice bias has no learning rate. A group's
+// expression may match it along with trained tensors, but must not match it alone.
 func TestGroupsOfWhatIsNeverTrained(t *testing.T) {
 	c := frozenConfig()
 	c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize, c.DecoderSparseStep, c.ChoiceBias = 4, 2, 8, 1, true

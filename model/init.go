@@ -19,25 +19,38 @@ import (
 func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	switch p.Role {
 	case RoleAttnNorm, RolePostAttnNorm, RoleQNorm, RoleKNorm, RoleQANorm, RoleKVANorm, RoleMLPNorm, RolePostMLPNorm, RoleFinalNorm,
-		RoleExpertNorm, RolePostDenseNorm, RolePostExpertNorm:
+		RoleExpertNorm, RolePostDenseNorm, RolePostExpertNorm, RolePerLayerPostNorm, RolePerLayerNorm:
 		fill(dst, 1-c.NormOffset)
 		return
-	case RoleRecurNorm, RoleRecurDtBias, RoleRecurSkip, RoleLayerScalar, RoleRouterNorm, RoleExpertScales:
+	case RoleRecurDtBias:
+		if c.KDA == nil {
+			fill(dst, 1)
+			return
+		}
+		for i := range dst { // whose softplus is log-uniform in [0.001, 0.1)
+			dt := math.Exp(math.Log(1e-3) + math.Log(100)*p.uniform(row+i, seed))
+			dst[i] = float32(dt + math.Log(-math.Expm1(-dt)))
+		}
+		return
+	case RoleRecurNorm, RoleRecurSkip, RoleLayerScalar, RoleRouterNorm, RoleExpertScales:
 		fill(dst, 1)
 		return
-	case RoleXIELU: // whose softplus is 0.8, and 0.8 less 1/2
+	case RoleXIELU: // so that a = softplus(α₀) and b = 1/2 + softplus(α₁) of op.XIELU are both 0.8
 		for i := range dst {
 			dst[i] = float32(math.Log(math.Expm1([...]float64{0.8, 0.3}[row+i])))
 		}
 		return
-	case RoleRecurDecay: // decay rates: of Mamba-2 1, 2, …, of others uniform in [0.01, 16)
+	case RoleRecurDecay: // decay rates: of Mamba-2 1, 2, …, of KDA uniform in [1, 16), of others in [0.01, 16)
 		for i := range dst {
 			if c.Mamba2 != nil {
 				dst[i] = float32(math.Log(float64(row + i + 1)))
 				continue
 			}
-			part, local := p.storedOf(row + i)
-			dst[i] = float32(math.Log(0.01 + 15.99*rand.New(rand.NewPCG(rowKey(seed, part.Name, local))).Float64()))
+			least := 0.01
+			if c.KDA != nil {
+				least = 1
+			}
+			dst[i] = float32(math.Log(least + (16-least)*p.uniform(row+i, seed)))
 		}
 		return
 	case RoleRecurInBias, RoleRecurTapsBias, RoleRecurOutBias, RoleQKVBias, RoleQABias, RoleKVABias, RoleOBias, RoleGateUpBias, RoleUpBias, RoleDownBias, RoleAttnNormBias, RoleMLPNormBias, RoleFinalNormBias,
@@ -63,6 +76,12 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 			values[j] = float32(deviation * normal.NormFloat64())
 		}
 	}
+}
+
+// uniform returns the random number from 0 to 1 of row number row of p.
+func (p Param) uniform(row int, seed int64) float64 {
+	part, local := p.storedOf(row)
+	return rand.New(rand.NewPCG(rowKey(seed, part.Name, local))).Float64()
 }
 
 // storedOf returns the tensor of p that has row number row of p, and the row's number inside that tensor.

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestInitOfResiduals: matrices whose product is added to the hidden state begin smaller where the
-// architecture has it so, and others as ever.
+// TestInitOfResiduals: with ResidualInit, matrices whose product is added to the residual stream
+// start with a smaller spread. All other matrices keep InitializerRange.
 func TestInitOfResiduals(t *testing.T) {
 	c := &Config{HiddenSize: 64, IntermediateSize: 64, NumLayers: 8, NumHeads: 1, NumKVHeads: 1, HeadDim: 64, InitializerRange: 0.5}
 	spread := func(r Role) float64 {

@@ -13,19 +13,22 @@ const ElemAlign = 128
 // tileAlign is the alignment in bytes of every tensor in a tile.
 const tileAlign = 256
 
-// TensorLayout is the place of one parameter in its layer.
+// TensorLayout says where one parameter lies in its layer's tile, device slot and gradient.
 type TensorLayout struct {
 	Param
-	// BF16 says that the weight is split: the tile has its upper half, hi, as bf16, and lo is kept apart (but see
-	// Layout.BF16Master). If BF16 is false, the tile has the fp32 weight.
+	// BF16 says that the fp32 weight is split in two halves. The tile has the upper half as bf16,
+	// and the lower half is kept apart (but see Layout.BF16Master). false: the tile has the fp32
+	// weight.
 	BF16 bool
 	// TileOff is the offset in bytes of the tensor in the tile and in the device slot.
 	TileOff int64
-	// Elem is the tensor's first element in the layer's flat element space, which lo, the optimizer's planes and
-	// gradients share. A frozen tensor has no elements there.
+	// Elem is the tensor's first element in the layer's flat element space. Lower halves, the
+	// optimizer's planes and gradients are all arrays over this space. A frozen tensor has no
+	// elements in it.
 	Elem int64
-	// Ref says that the tensor, a tied lm_head, belongs to the embedding's tile. It has a place in the head's slot and
-	// gradient, and none in the head's own tile, lo or planes. References come last.
+	// Ref says that the tensor is a tied lm_head, which belongs to the embedding and its tile. The
+	// head's device slot and gradient have room for it; the head's own tile, lower halves and
+	// planes do not. References come last in Layout.Tensors.
 	Ref bool
 }
 
@@ -55,7 +58,7 @@ type Layout struct {
 // HasLo says whether tensor t of the layer has a lower half.
 func (l Layout) HasLo(t TensorLayout) bool { return t.BF16 && !t.Ref && !t.Frozen && !l.BF16Master }
 
-// Split says whether any tensor of the layer has a lower half.
+// Split says whether any tensor of the layer has a lower half, so that its weight is split in two.
 func (l Layout) Split() bool {
 	for _, t := range l.Tensors {
 		if l.HasLo(t) {
@@ -109,15 +112,16 @@ func (l Layout) Tensor(r Role) TensorLayout {
 	return TensorLayout{}
 }
 
-// PartRange is the range that one part of a layer takes, without references: in the tile, in bytes, and in the flat
-// element space, in elements.
+// PartRange is the contiguous range of one part of a layer, without references. TileOff and
+// TileBytes are in bytes of the tile, Elem and Elems in elements of the flat element space.
 type PartRange struct {
 	TileOff, TileBytes int64
 	Elem, Elems        int64
 }
 
-// span returns the range [from, to) of l.Tensors that holds the own tensors of part k. References come after all parts.
-// Tensors are in the order of their parts.
+// span returns the range [from, to) of l.Tensors that belongs to part k. It finds the range by
+// binary search, because tensors are in the order of their parts. References, which belong to
+// another layer, come after all parts.
 func (l Layout) span(k int) (from, to int) {
 	owned := len(l.Tensors)
 	for owned > 0 && l.Tensors[owned-1].Ref {
@@ -128,7 +132,8 @@ func (l Layout) span(k int) (from, to int) {
 	return from, to
 }
 
-// PartRange returns the range of part k of the layer.
+// PartRange returns the range that part k of the layer takes in the tile and in the flat element
+// space.
 func (l Layout) PartRange(k int) PartRange {
 	from, to := l.span(k)
 	if from == to {

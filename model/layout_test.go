@@ -17,7 +17,8 @@ func experts(t *testing.T) *Config {
 	return c
 }
 
-// TestExpertLayers: a block with experts is two layers, the second in parts.
+// TestExpertLayers: a block with experts becomes an Attention layer and a MoE layer, and the MoE
+// layer has one part for the router and one per expert.
 func TestExpertLayers(t *testing.T) {
 	c := experts(t)
 	var kinds []string
@@ -52,7 +53,8 @@ func TestExpertLayers(t *testing.T) {
 	}
 }
 
-// TestParts: the parts of a layout follow each other and cover it. Each part equals NewLayout of its parameters.
+// TestParts: the parts of a layout follow each other without a gap and cover it. Layout.Part equals
+// NewLayout of the part's parameters alone.
 func TestParts(t *testing.T) {
 	for _, bf16 := range []bool{false, true} {
 		for _, whole := range experts(t).Layouts(bf16) {
@@ -92,7 +94,8 @@ func TestPartOutOfRange(t *testing.T) {
 	experts(t).Layouts(true)[2].PartRange(4)
 }
 
-// TestAttendedPairs counts one by one.
+// TestAttendedPairs: AttendedPairs agrees with counting each (query, key) pair, for full attention,
+// windows and chunks.
 func TestAttendedPairs(t *testing.T) {
 	for _, c := range []*Config{
 		{NumLayers: 3},

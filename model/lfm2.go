@@ -31,7 +31,7 @@ func init() {
 // convLayer is the value of layer_types for blocks with a gated short convolution.
 const convLayer = "conv"
 
-// lfm2Names copies the values of two keys that published files call otherwise to the usual names.
+// lfm2Names copies two keys, which published files spell otherwise, to their usual names.
 func lfm2Names(f *fields) {
 	for to, from := range map[string]string{"tie_word_embeddings": "tie_embedding", "intermediate_size": "block_ff_dim"} {
 		if f.has(from) {

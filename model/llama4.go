@@ -36,7 +36,8 @@ func init() {
 	}
 	register(text)
 
-	// Multimodal directories hold the same language model; the vision tower is not trained.
+	// The multimodal class: its directories hold the same language model and a vision tower, which
+	// is not trained.
 	text.arch, text.modelType = "Llama4ForConditionalGeneration", "llama4"
 	text.nested = &nested{key: "text_config", types: []string{"llama4_text"}, alone: "llama4_text"}
 	text.defaults = maps.Clone(text.defaults)
@@ -44,8 +45,8 @@ func init() {
 	register(text)
 }
 
-// llama4Spellings accepts a number for the boolean attn_temperature_tuning, as published files have it. 0 means false,
-// any other number true.
+// llama4Spellings turns a number at attn_temperature_tuning, as published files have it, into a
+// boolean: 0 is false, any other number true.
 func llama4Spellings(f *fields) {
 	if x, ok := number(f.vals["attn_temperature_tuning"]); ok {
 		f.vals["attn_temperature_tuning"] = x != 0

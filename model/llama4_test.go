@@ -10,7 +10,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestLlama4: the spellings of its config.json, the class's defaults, and what is refused.
+// TestLlama4: the config.json spellings of Llama 4 and its class's defaults give the right blocks,
+// and settings that mt lacks are refused.
 func TestLlama4(t *testing.T) {
 	text := func(changes map[string]any) map[string]any { return changed("llama4_text", changes) }
 	plain := func(c *Config) bool {
@@ -63,7 +64,7 @@ func TestLlama4(t *testing.T) {
 	}
 }
 
-// TestLlama4Inline: what is made anew is read again as it was.
+// TestLlama4Inline: the config.json written for an inline Llama 4 reads back as the same model.
 func TestLlama4Inline(t *testing.T) {
 	c := testkit.Must(FromInline(map[string]any{"model_type": "llama4_text", "num_hidden_layers": 5, "hidden_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8,
 		"intermediate_size": 12, "intermediate_size_mlp": 20, "vocab_size": 40, "attention_chunk_size": 7, "floor_scale": 5, "attn_scale": 0.3, "interleave_moe_layer_step": 2}, "test"))(t)
@@ -77,7 +78,8 @@ func TestLlama4Inline(t *testing.T) {
 	}
 }
 
-// TestQueryScaling: the factor rises where a query's number, counted from one, is a multiple of Every.
+// TestQueryScaling: with Every 8 and Ahead 1 the factor rises at the 8th, 16th, … query, which are
+// at positions 7, 15, ….
 func TestQueryScaling(t *testing.T) {
 	for p, steps := range map[int]float64{0: 0, 6: 0, 7: 1, 14: 1, 15: 2} {
 		if got, want := (QueryScaling{Scale: 0.5, Every: 8, Ahead: 1}).At(p), 1+0.5*math.Log(1+steps); math.Abs(got-want) > 1e-15 {

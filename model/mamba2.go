@@ -13,22 +13,24 @@ type Mamba2 struct {
 	DtMin, DtMax      float64
 }
 
-// Inner returns the columns of all heads' x; the output has as many.
+// Inner returns the number of columns of x for all heads together. The mixer's output has as many.
 func (r *Mamba2) Inner() int { return r.Heads * r.HeadDim }
 
-// Convolved returns how many columns pass the convolution: x, b and c.
+// Convolved returns the number of columns that pass the convolution: x, b and c.
 func (r *Mamba2) Convolved() int { return r.Inner() + 2*r.Groups*r.StateDim }
 
-// Columns returns the columns of the first product: z, x, b, c and the steps.
+// Columns returns the number of columns that the input projection makes: z, x, b, c and a step per
+// head.
 func (r *Mamba2) Columns() int { return r.Inner() + r.Convolved() + r.Heads }
 
-// ConvFLOPs implements Recurrence.
+// ConvFLOPs implements Recurrence: one multiply-add per tap and column.
 func (r *Mamba2) ConvFLOPs() int64 { return 2 * int64(r.Taps) * int64(r.Convolved()) }
 
-// StateFLOPs implements Recurrence: the state is written once and read once.
+// StateFLOPs implements Recurrence. A token writes the state once and reads it once, each with a
+// multiply-add per element.
 func (r *Mamba2) StateFLOPs() int64 { return 4 * int64(r.Inner()) * int64(r.StateDim) }
 
-// mamba2Tensors are the names of the tensors of a Mamba-2 mixer.
+// mamba2Tensors are the usual tensor names of a Mamba-2 mixer, after the block's prefix.
 var mamba2Tensors = tensors{
 	RoleRecurIn:       {"mamba.in_proj.weight"},
 	RoleRecurInBias:   {"mamba.in_proj.bias"},
@@ -46,7 +48,7 @@ func (r *Mamba2) tensorNames(role Role) []string { return mamba2Tensors[role] }
 
 func (r *Mamba2) params(n blockNames) []Param {
 	h, perHead := n.c.HiddenSize, func(role Role) Param { return vector(role, n.stored(role, r.Heads)) }
-	p := []Param{matrix(RoleRecurIn, h, n.stored(RoleRecurIn, r.Columns())), n.convTaps(r.Convolved(), r.Taps)}
+	p := []Param{matrix(RoleRecurIn, h, n.stored(RoleRecurIn, r.Columns())), n.convTaps(r.Taps, r.Convolved())}
 	if r.Bias {
 		p = append(p, vector(RoleRecurInBias, n.stored(RoleRecurInBias, r.Columns())), vector(RoleRecurOutBias, n.stored(RoleRecurOutBias, h)))
 	}
@@ -60,10 +62,10 @@ func (r *Mamba2) params(n blockNames) []Param {
 	return append(p, matrix(RoleRecurOut, r.Inner(), n.stored(RoleRecurOut, h)))
 }
 
-// Multipliers are factors on activations. None is 0.
+// Multipliers are constant factors on activations that some models have. None is 0.
 //
 //	Value: attention's values
-//	Gate, Down: the MLP's gate, and the input of its last product
+//	Gate, Down: the MLP's gate, and the input of its down projection
 //	ScanIn: the columns z, x, b, c and dt of a Mamba-2 mixer
 //	ScanOut: the input of the mixer's output projection
 type Multipliers struct {
@@ -72,19 +74,20 @@ type Multipliers struct {
 	ScanOut           float64
 }
 
-// Bounds on the sizes of Mamba-2 mixers: the limits of the device operation that computes them.
+// Limits on heads, head width and state width of Mamba-2 mixers. The device operation op.SSD has
+// the same limits.
 const (
 	maxScanHeads = 1024
 	maxScanHead  = 128
 	maxScanState = 256
 )
 
-// mamba2Keys are the keys that mamba2Fields reads.
+// mamba2Keys are the keys of config.json that Config.mamba2Fields reads.
 var mamba2Keys = []string{"mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_head", "mamba_d_conv", "mamba_expand", "mamba_chunk_size",
 	"mamba_conv_bias", "mamba_proj_bias", "time_step_limit"}
 
-// mamba2Fields reads the sizes of Mamba-2 mixers; inner is the width of all heads together. The chunk size
-// (mamba_chunk_size) is not read, because it changes no result.
+// mamba2Fields reads the sizes of Mamba-2 mixers. Argument inner is the width of all heads
+// together. The key mamba_chunk_size is not read, because a kernel's chunks change no result.
 func (c *Config) mamba2Fields(f *fields, inner int) *Mamba2 {
 	r := &Mamba2{Groups: f.int("mamba_n_groups", 1, 1, maxScanHeads), Heads: f.int("mamba_n_heads", 128, 1, maxScanHeads),
 		StateDim: f.int("mamba_d_state", 256, 1, maxScanState), Taps: f.int("mamba_d_conv", 4, 1, maxTaps), ConvBias: f.bool("mamba_conv_bias", true),
@@ -105,7 +108,8 @@ func (c *Config) mamba2Fields(f *fields, inner int) *Mamba2 {
 	return r
 }
 
-// limits reads time_step_limit, the bounds of a head's step after the softplus.
+// limits reads time_step_limit: the least and largest value that a head's time step is clamped to
+// after the softplus.
 func (r *Mamba2) limits(f *fields) {
 	if r.DtMax = maxStep; !f.has("time_step_limit") {
 		return
@@ -123,7 +127,7 @@ func (r *Mamba2) limits(f *fields) {
 	r.DtMin, r.DtMax = lo, min(hi, maxStep)
 }
 
-// maxStep is the largest possible bound of a step and stands for no bound: it is near the largest fp32 number.
+// maxStep stands for no upper bound of a time step. It is near the largest fp32 number.
 const maxStep = 3e38
 
 func (r *Mamba2) json(m map[string]any) {

@@ -2,7 +2,8 @@ package model
 
 import "slices"
 
-// The defaults of the two language models of Mistral 3, and the keys that they share.
+// The keys and defaults of the two language models, Mistral and Ministral, that Mistral 3 combines
+// with a vision tower.
 var (
 	mistralKeys     = []string{"sliding_window", "layer_types"}
 	mistralDefaults = map[string]any{"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
@@ -24,7 +25,8 @@ func init() {
 	})
 	register(family{
 		arch: "Mistral3ForConditionalGeneration", modelType: "mistral3",
-		// Published files never have tie_word_embeddings; the class ties embeddings if no head is stored.
+		// Published files never have tie_word_embeddings, so headTells lets the weights decide:
+		// embeddings are tied if no head is stored.
 		nested:   &nested{key: "text_config", types: []string{"mistral", "ministral3"}, alone: "mistral", topTies: true, headTells: true},
 		prefixes: towerPrefixes,
 		keys:     mistralKeys,
@@ -52,7 +54,7 @@ var towerPrefixes = []prefix{{"language_model.model.", "language_model.lm_head."
 
 func isMinistral(f *fields) bool { return f.str("model_type", "mistral") == "ministral3" }
 
-// queryScalingKey is the key in the rotary embedding's mapping for QueryScaling.Scale.
+// queryScalingKey is the key in rope_parameters for QueryScaling.Scale.
 const queryScalingKey = "llama_4_scaling_beta"
 
 // ministralRope sets the default rotary embedding of the class Ministral3 if the config has none.
@@ -63,8 +65,8 @@ func ministralRope(f *fields) {
 	}
 }
 
-// ministral3 sets Mistral with queries that are scaled in steps of yarn's original length. Source:
-// transformers.Ministral3Config.
+// ministral3 sets how Ministral 3 differs from Mistral. Queries are multiplied by a factor that
+// grows at every multiple of yarn's original length. Source: transformers.Ministral3Config.
 func (c *Config) ministral3(f *fields) {
 	c.uniformWindow(f)
 	o := f.object("rope_parameters")

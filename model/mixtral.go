@@ -29,10 +29,11 @@ func init() {
 	})
 }
 
-// mixtralKeys are the keys that mixtralExperts reads.
+// mixtralKeys are the keys of config.json that Config.mixtralExperts reads.
 var mixtralKeys = slices.Concat([]string{"num_experts", "num_local_experts", "num_experts_per_tok", "router_jitter_noise"}, balanceKeys)
 
-// mixtralExperts reads experts that every block has and that are as wide as intermediate_size.
+// mixtralExperts reads the experts of models that have them in every block and whose experts are
+// intermediate_size wide.
 func (c *Config) mixtralExperts(f *fields) {
 	c.NumExperts = f.need("num_local_experts", 1, maxExperts)
 	if n := f.int("num_experts", c.NumExperts, 0, maxExperts); n != c.NumExperts {

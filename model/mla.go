@@ -15,7 +15,7 @@ type MLA struct {
 	Bias                       bool // the projections to the latent vectors have biases
 }
 
-// mlaTensors are the names of the tensors of a block with MLA.
+// mlaTensors are the tensor names of a block with MLA, after the block's prefix.
 var mlaTensors = tensors{
 	RoleQA:      {"self_attn.q_a_proj.weight"},
 	RoleQABias:  {"self_attn.q_a_proj.bias"},
@@ -27,7 +27,8 @@ var mlaTensors = tensors{
 	RoleKVB:     {"self_attn.kv_b_proj.weight"},
 }
 
-// tensorNames returns the names of the tensors of role r; nil: MLA has none of its own.
+// tensorNames returns the tensor names of role r in a block with MLA; nil: the role is not
+// particular to MLA.
 func (l *MLA) tensorNames(r Role) []string {
 	if r == RoleQB && l.QRank == 0 {
 		return []string{"self_attn.q_proj.weight"}
@@ -55,7 +56,7 @@ func (n blockNames) mla() []Param {
 	return append(p, matrix(RoleKVB, l.KVRank, n.stored(RoleKVB, c.NumHeads*(l.NopeDim+l.ValueDim))))
 }
 
-// mlaKeys are the keys that mlaFields reads.
+// mlaKeys are the keys of config.json that Config.mlaFields reads.
 var mlaKeys = []string{"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "qk_head_dim",
 	"attention_bias"}
 
@@ -89,8 +90,8 @@ func (c *Config) mlaJSON(m map[string]any) {
 	m["attention_bias"] = l.Bias
 }
 
-// turning returns how many elements of a head have a rotary embedding, if partial_rotary_factor is 1. With MLA it is
-// only the rotated part.
+// turning returns the number of a head's elements that take part in the rotary embedding before
+// partial_rotary_factor cuts them. That is the whole head or, with MLA, its RopeDim elements.
 func (c *Config) turning() int {
 	if c.MLA != nil {
 		return c.MLA.RopeDim
@@ -98,7 +99,8 @@ func (c *Config) turning() int {
 	return c.HeadDim
 }
 
-// RopeAt returns the index of a head's first rotated element.
+// RopeAt returns the index of a head's first rotated element: 0, or with MLA the end of the
+// unrotated elements.
 func (c *Config) RopeAt() int { return c.HeadDim - c.turning() }
 
 // ValueDim returns how many elements a head has in values and in attention's output.

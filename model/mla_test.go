@@ -11,7 +11,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// deepSeekV3 is DeepSeek-V3's shape with some keys set otherwise.
+// deepSeekV3 returns the preset deepseek-v3 with some of its keys replaced.
 func deepSeekV3(t *testing.T, keys map[string]any) *Config {
 	t.Helper()
 	m := maps.Clone(presets["deepseek-v3"])
@@ -20,7 +20,8 @@ func deepSeekV3(t *testing.T, keys map[string]any) *Config {
 	return c
 }
 
-// TestWholeQueries: without a width of their narrow vector, queries are made of the hidden state.
+// TestWholeQueries: without q_lora_rank there is no latent vector for queries, so one projection
+// makes them from the hidden state.
 func TestWholeQueries(t *testing.T) {
 	c := deepSeekV3(t, map[string]any{"q_lora_rank": nil})
 	var roles []string
@@ -38,8 +39,9 @@ func TestWholeQueries(t *testing.T) {
 	}
 }
 
-// TestHeadsOfLatentAttention: which elements of a head are rotated, and the factor on scores. The temperature is that
-// of modeling_deepseek_v3 in transformers, with factor 40 and mscale_all_dim 1.
+// TestHeadsOfLatentAttention: MLA rotates only the last RopeDim elements of a head. yarn's
+// temperature squared multiplies the scores, as in transformers' modeling_deepseek_v3 with factor
+// 40 and mscale_all_dim 1.
 func TestHeadsOfLatentAttention(t *testing.T) {
 	c := deepSeekV3(t, nil)
 	m := 1 + 0.1*math.Log(40)
@@ -55,7 +57,8 @@ func TestHeadsOfLatentAttention(t *testing.T) {
 	}
 }
 
-// TestValuesWiderThanKeys: packed heads have the wider width; scores keep the scale of keys.
+// TestValuesWiderThanKeys: packed heads are as wide as the wider of keys and values. The scale of
+// scores stays 1/√(width of keys).
 func TestValuesWiderThanKeys(t *testing.T) {
 	for _, tc := range []struct{ nope, rope, value, packed int }{{128, 64, 193, 193}, {128, 64, 256, 256}, {6, 2, 7, 8}} {
 		c := deepSeekV3(t, map[string]any{"qk_nope_head_dim": tc.nope, "qk_rope_head_dim": tc.rope, "v_head_dim": tc.value, "rope_scaling": nil})
@@ -72,9 +75,9 @@ func TestValuesWiderThanKeys(t *testing.T) {
 	}
 }
 
-// TestBiasesOfDeepSeek: which products have biases, according to the classes of transformers. attention_bias is for
-// the projections to latent vectors and the output projection. mlp_bias, which only V2 reads, is for dense MLPs and
-// the shared expert.
+// TestBiasesOfDeepSeek: the same products have biases as in the classes of transformers.
+// attention_bias is for the projections to latent vectors and the output projection. mlp_bias,
+// which only V2 reads, is for dense MLPs and the shared expert.
 func TestBiasesOfDeepSeek(t *testing.T) {
 	attention, dense := []string{"self_attn.kv_a_proj_with_mqa 576", "self_attn.o_proj 2048"}, []string{"mlp.gate_proj 10944", "mlp.up_proj 10944", "mlp.down_proj 2048"}
 	shared := []string{"mlp.shared_experts.gate_proj 2816", "mlp.shared_experts.up_proj 2816", "mlp.shared_experts.down_proj 2048"}
@@ -117,13 +120,12 @@ func TestBiasesOfDeepSeek(t *testing.T) {
 	}
 }
 
-// addTo returns m with keys added.
 func addTo(m, keys map[string]any) map[string]any {
 	maps.Copy(m, keys)
 	return m
 }
 
-// biases lists the modules of a block that have a bias, with its number of elements.
+// biases lists the modules of a block that have a bias, each with the bias's number of elements.
 func biases(c *Config, block int) (out []string) {
 	for _, l := range c.Layers() {
 		for _, p := range l.Params {
@@ -138,7 +140,7 @@ func biases(c *Config, block int) (out []string) {
 	return out
 }
 
-// TestLatentNormsStartAtOne: of the parameters of latent attention norms alone start at 1, and biases alone at 0.
+// TestLatentNormsStartAtOne: in MLA, norms start at 1, biases at 0 and matrices at neither.
 func TestLatentNormsStartAtOne(t *testing.T) {
 	c := deepSeekV3(t, map[string]any{"attention_bias": true})
 	for _, p := range (blockNames{c, 0}).mla() {
@@ -153,7 +155,8 @@ func TestLatentNormsStartAtOne(t *testing.T) {
 	}
 }
 
-// TestPublishedDeepSeekV2Lite: the mathematical keys of its config.json on the Hub.
+// TestPublishedDeepSeekV2Lite: the keys of the published config.json that matter give the sizes of
+// DeepSeek-V2-Lite.
 func TestPublishedDeepSeekV2Lite(t *testing.T) {
 	c := testkit.Must(ParseConfig([]byte(`{"architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2", "attention_bias": false,
 		"attention_dropout": 0.0, "aux_loss_alpha": 0.001, "bos_token_id": 100000, "eos_token_id": 100001, "first_k_dense_replace": 1,
@@ -172,7 +175,8 @@ func TestPublishedDeepSeekV2Lite(t *testing.T) {
 	}
 }
 
-// TestDeepSeekV2Groups: a group of experts scores its best one, and only experts of open groups are chosen.
+// TestDeepSeekV2Groups: with topk_method group_limited_greedy a group's score is that of its best
+// expert, and topk_group groups stay open to the choice.
 func TestDeepSeekV2Groups(t *testing.T) {
 	keys := map[string]any{"preset": "deepseek-v2-lite", "n_group": 8, "topk_group": 3, "topk_method": "group_limited_greedy", "routed_scaling_factor": 16.0}
 	c, err := FromInline(keys, "x")

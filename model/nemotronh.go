@@ -39,11 +39,13 @@ func init() {
 	})
 }
 
-// nemotronHTypes maps the letters of hybrid_override_pattern, and older names, to the types of blocks.
+// nemotronHTypes maps the letters of hybrid_override_pattern, and older names of block types, to
+// values of layer_types.
 var nemotronHTypes = map[string]string{"M": linearAttention, "*": fullAttention, "E": "moe", "-": "mlp", "mamba": linearAttention, "attention": fullAttention}
 
-// nemotronHBlocks sets layer_types from the file's pattern of letters if it is missing. It also sets the number of
-// blocks, which the class takes from layer_types.
+// nemotronHBlocks sets layer_types from hybrid_override_pattern, which has a letter per block, if
+// layer_types is missing. It also sets the number of blocks to the length of layer_types, as the
+// class in Transformers does.
 func nemotronHBlocks(f *fields) {
 	types, _ := f.vals["layer_types"].([]any)
 	if types == nil {

@@ -13,13 +13,15 @@ type nested struct {
 	types []string // the possible values of model_type in the mapping
 	alone string   // the model_type of the family of the language model alone
 	flat  bool     // the keys may be at the top instead, as in older files
-	// topTies says that tie_word_embeddings at the top overrides the mapping's.
+	// topTies says that tie_word_embeddings at the top of the file overrides the one in the
+	// language model's mapping.
 	topTies bool
-	// headTells says that without tie_word_embeddings anywhere, embeddings are tied if no head is stored.
+	// headTells says that without tie_word_embeddings anywhere in the file, embeddings are tied if
+	// the directory has no tensor for the head.
 	headTells bool
 }
 
-// tiedKey is the key that ties the head to the embedding.
+// tiedKey is the key of config.json that says whether the head shares the embedding's table.
 const tiedKey = "tie_word_embeddings"
 
 // fields returns the keys of the language model, with the family's defaults for missing ones. top has the keys of the
@@ -32,7 +34,7 @@ func (a *family) fields(top *fields) *fields {
 			return nil
 		}
 	}
-	f.renamed(a.names)
+	f.renamed(a.names, a.eitherName)
 	f.setDefaults(a.defaults)
 	if a.prepare != nil {
 		a.prepare(f)

@@ -13,7 +13,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// The keys that published files of models with vision towers have.
+// Excerpts of published config.json files of models with vision towers: the keys that matter to mt.
 var (
 	mistralSmall = map[string]any{"architectures": []any{"Mistral3ForConditionalGeneration"}, "model_type": "mistral3", "image_token_index": 10,
 		"text_config": map[string]any{"model_type": "mistral", "attention_dropout": 0.0, "head_dim": 128, "hidden_act": "silu", "hidden_size": 5120,
@@ -21,7 +21,7 @@ var (
 			"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1e9, "sliding_window": nil, "vocab_size": 131072},
 		"vision_config": map[string]any{"model_type": "pixtral", "hidden_size": 1024, "num_hidden_layers": 24}}
 
-	// Ministral-3-8B, in files of 2512.
+	// Ministral-3-8B, as published in December 2025.
 	ministral8B = map[string]any{"architectures": []any{"Mistral3ForConditionalGeneration"}, "model_type": "mistral3", "image_token_index": 10,
 		"text_config": map[string]any{"model_type": "ministral3", "attention_dropout": 0.0, "head_dim": 128, "hidden_act": "silu", "hidden_size": 4096,
 			"initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 262144, "num_attention_heads": 32, "num_hidden_layers": 34,
@@ -47,14 +47,15 @@ var (
 			"num_key_value_heads": 4})}
 )
 
-// with is m with changes.
+// with returns a copy of m in which changes replace or add keys.
 func with(m, changes map[string]any) map[string]any {
 	m = maps.Clone(m)
 	maps.Copy(m, changes)
 	return m
 }
 
-// TestPublishedTowers: published files, and how many parameters the language models have that they describe.
+// TestPublishedTowers: the published files of multimodal models give language models with the right
+// number of parameters.
 func TestPublishedTowers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		config map[string]any
@@ -94,7 +95,8 @@ func TestPublishedTowers(t *testing.T) {
 	}
 }
 
-// TestTowerSpellings: other spellings of these files, and which of two keys counts.
+// TestTowerSpellings: files of multimodal models may have keys at the top or in text_config, and in
+// older spellings. The right key counts, and settings that mt lacks are refused.
 func TestTowerSpellings(t *testing.T) {
 	flat := maps.Clone(qwen25VL7B)
 	delete(flat, "tie_word_embeddings")
@@ -152,7 +154,8 @@ func TestTowerSpellings(t *testing.T) {
 	}
 }
 
-// TestAsStored: what the weights of a directory say and its config.json does not.
+// TestAsStored: if config.json leaves it open, tensor names decide whether the head is tied, and
+// tensor shapes decide whether expert matrices are transposed.
 func TestAsStored(t *testing.T) {
 	file := func(header string) []byte {
 		return append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
@@ -207,7 +210,7 @@ func TestAsStored(t *testing.T) {
 	}
 }
 
-// andOne is files with one more.
+// andOne returns a copy of files with one more file.
 func andOne(files map[string][]byte, name string, data []byte) map[string][]byte {
 	out := map[string][]byte{name: data}
 	maps.Copy(out, files)

@@ -39,7 +39,7 @@ func (c *Config) olmo(f *fields) {
 	c.biases(f)
 }
 
-// olmo3Theta is the RoPE base (rope_theta) that Transformers takes if the config has none.
+// olmo3Theta is the RoPE base that Transformers uses if the config has no rope_theta.
 const olmo3Theta = 500000.0
 
 // olmo3 sets OLMo 2 with a window in three blocks of four. Blocks with a window have a plain rotary embedding, the

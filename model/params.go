@@ -1,12 +1,13 @@
 package model
 
-// LayerKind is the kind of a layer.
+// LayerKind is the kind of a layer, such as block, experts or head.
 type LayerKind uint8
 
 // The layer kinds, in the order they appear in a model.
 const (
 	Embedding LayerKind = iota
 	Positions           // learned positions, which are added to the embedding
+	PerLayer            // per-layer inputs of blocks
 	Block               // a decoder block with a dense MLP
 	Attention           // the first half of a decoder block with experts
 	MoE                 // its second half: norm, router and experts
@@ -16,7 +17,7 @@ const (
 )
 
 func (k LayerKind) String() string {
-	return [...]string{"embedding", "positions", "block", "attention", "moe", "recurrent", "mixer", "head"}[k]
+	return [...]string{"embedding", "positions", "per_layer", "block", "attention", "moe", "recurrent", "mixer", "head"}[k]
 }
 
 // BeginsBlock says whether a layer of the kind is a decoder block or a block's first half.
@@ -27,12 +28,13 @@ func (k LayerKind) BeginsBlock() bool {
 // Role names the purpose of a parameter in its layer.
 type Role string
 
-// The roles of all families. A fused role stacks several matrices by rows, so one matrix product serves all of them.
-// An Attention layer has a block's roles up to RolePostAttnNorm.
+// The roles of all families. Each comment has the layer kind or kinds with the role, and the shape.
+// A fused role stacks several matrices by rows, so one matrix product serves all of them. An
+// Attention layer has a block's roles up to RolePostAttnNorm.
 const (
 	RoleEmbed        Role = "embed"          // embedding (V, h)
 	RoleAttnNorm     Role = "attn_norm"      // block (h)
-	RoleQKV          Role = "qkv"            // block ((H+2·KV)·D, h): q, k, v; with an output gate H·D more rows at the end; with KeysAreValues no v
+	RoleQKV          Role = "qkv"            // block ((H+2·KV)·D, h): q, k, v; with an output gate H·D more rows at the end; with KeysAreValues no v, with SharedKV q alone
 	RoleQKVBias      Role = "qkv_bias"       // block ((H+2·KV)·D)
 	RoleQNorm        Role = "q_norm"         // block (D) or, with QKNormWhole, (H·D)
 	RoleKNorm        Role = "k_norm"         // block (D) or (KV·D)
@@ -51,11 +53,19 @@ const (
 	RoleGateUpBias   Role = "gate_up_bias"   // block (2·F)
 	RoleDown         Role = "down"           // block (h, F)
 	RoleDownBias     Role = "down_bias"      // block (h)
-	RolePostMLPNorm  Role = "post_mlp_norm"  // block (h): norm of the MLP's output, before the residual
-	RoleLayerScalar  Role = "layer_scalar"   // block (1): multiplies the block's output; never trained
-	RoleRouter       Role = "router"         // moe part 0 (E, h), fp32; with a shared expert's gate (E+1, h)
-	RoleRouterBias   Role = "router_bias"    // moe part 0 (E): the router's bias
-	RoleChoiceBias   Role = "choice_bias"    // moe part 0 (E): added to scores for the choice of experts alone; never trained
+	RolePostMLPNorm  Role = "post_mlp_norm"  // block, moe part 0 (h): norm of the output of the MLP or of the experts, before the residual
+	// Per-layer inputs: a block's part, then the layer's.
+	RolePerLayerGate     Role = "per_layer_gate"      // block (P, h)
+	RolePerLayerOut      Role = "per_layer_out"       // block (h, P)
+	RolePerLayerPostNorm Role = "per_layer_post_norm" // block (h)
+	RolePerLayerTable    Role = "per_layer_table"     // per_layer (V, L·P)
+	RolePerLayerProj     Role = "per_layer_proj"      // per_layer (L·P, h)
+	RolePerLayerNorm     Role = "per_layer_norm"      // per_layer (P)
+
+	RoleLayerScalar Role = "layer_scalar" // block (1): multiplies the block's output; never trained
+	RoleRouter      Role = "router"       // moe part 0 (E, h), fp32; with a shared expert's gate (E+1, h)
+	RoleRouterBias  Role = "router_bias"  // moe part 0 (E): the router's bias
+	RoleChoiceBias  Role = "choice_bias"  // moe part 0 (E): added to scores for the choice of experts alone; never trained
 	// Beside a dense MLP, whose roles are those of a dense block, also in part 0:
 	RoleRouterNorm       Role = "router_norm"         // moe part 0 (h): norm of the router's input
 	RoleExpertScales     Role = "expert_scales"       // moe part 0 (E): factors on the weights of experts
@@ -66,7 +76,7 @@ const (
 	RoleExpertDown       Role = "expert_down"         // moe part 1+e (h, F)
 	RoleExpertGateUpBias Role = "expert_gate_up_bias" // moe part 1+e (2·F)
 	RoleExpertDownBias   Role = "expert_down_bias"    // moe part 1+e (h)
-	// Multi-head latent attention, in place of RoleQKV.
+	// Roles of multi-head latent attention (MLA), which replace RoleQKV.
 	RoleQA      Role = "q_a"       // block (QRank, h)
 	RoleQABias  Role = "q_a_bias"  // block (QRank)
 	RoleQANorm  Role = "q_a_norm"  // block (QRank)
@@ -75,11 +85,14 @@ const (
 	RoleKVABias Role = "kv_a_bias" // block (KVRank+RopeDim)
 	RoleKVANorm Role = "kv_a_norm" // block (KVRank)
 	RoleKVB     Role = "kv_b"      // block (H·(NopeDim+ValueDim), KVRank): per head key, then value
-	// A recurrence, in place of RoleQKV and RoleO. The shapes are those of a gated delta net; a gated short convolution
-	// has 3·h rows of RoleRecurIn: b, c, x; Mamba-2 has z, x, b, c and a step per head.
+	// Roles of a recurrence, which replace RoleQKV and RoleO. Shapes are for a gated delta net,
+	// with K columns of all keys and V of all values. RoleRecurIn has 3·h rows (b, c, x) in a gated
+	// short convolution, and z, x, b, c and a step per head in Mamba-2.
 	RoleRecurIn       Role = "recur_in"        // recurrent, mixer (2·K+2·V, h): q, k, v, z
 	RoleRecurInBias   Role = "recur_in_bias"   // one element per row of RoleRecurIn
 	RoleRecurGates    Role = "recur_gates"     // (2·Heads, h): b, then a
+	RoleRecurDecayB   Role = "recur_decay_b"   // KDA (Heads·Dim, Dim): decays from their narrow vector
+	RoleRecurGateB    Role = "recur_gate_b"    // KDA (Heads·Dim, Dim): the output's gate from its narrow vector
 	RoleRecurTaps     Role = "recur_taps"      // (2·K+V, 1, Taps), fp32: the convolution of q, k and v
 	RoleRecurTapsBias Role = "recur_taps_bias" // one element per row of RoleRecurTaps
 	RoleRecurDecay    Role = "recur_decay"     // (Heads): logarithms of the decay rates
@@ -88,8 +101,8 @@ const (
 	RoleRecurNorm     Role = "recur_norm"      // (ValueDim): the norm of every head's output; of Mamba-2 (Inner)
 	RoleRecurOut      Role = "recur_out"       // (h, V)
 	RoleRecurOutBias  Role = "recur_out_bias"  // (h)
-	// The names of a shared expert's tensors. Its gate is the router's last row. The expert itself is part 1+E, with
-	// the roles of an expert.
+	// Roles that only name a shared expert's tensors. No parameter has them: the shared expert is
+	// part 1+E of the MoE layer and has an expert's roles, and its gate is the router's last row.
 	RoleSharedGate       Role = "shared_gate"
 	RoleSharedGateUp     Role = "shared_gate_up"
 	RoleSharedDown       Role = "shared_down"
@@ -102,7 +115,8 @@ const (
 	RoleLMHeadBias    Role = "lm_head_bias"    // head (V)
 )
 
-// Stored is a range of rows of a parameter. In most checkpoints it is one tensor.
+// Stored is a range of a parameter's rows with a name of its own. In most checkpoints it is one
+// tensor.
 type Stored struct {
 	Name  string // the tensor's unique name, as in safetensors: "model.layers.0.self_attn.q_proj.weight"
 	Row   int    // first row inside the parameter
@@ -117,16 +131,18 @@ type Param struct {
 	Rows int // a vector (Dims 1) has Rows elements and Cols 1
 	Cols int
 	Dims int // 1, 2, or 3 for (Rows, 1, Cols); weight decay and the streamed dtype depend on it
-	// Stored are the parameter's tensors, in the order of their rows.
+	// Stored has the names of the parameter's tensors, in the order of their rows.
 	Stored []Stored
-	// Part is the part of the layer that the parameter belongs to; see Layer.Parts.
+	// Part is the number of the layer's part that has the parameter: in a MoE layer 0 for the
+	// router, 1+e for expert e. In other layers it is 0.
 	Part int
 	// F32 streams the parameter in fp32 even if others stream in bf16. A router needs this: its choice of experts
 	// depends on small differences.
 	F32 bool
 	// SavedF32 saves the parameter in fp32 even if others are saved in bf16, because Transformers keeps it so.
 	SavedF32 bool
-	// Frozen says that the parameter is not trained: never, or because of Config.Freeze.
+	// Frozen says that the parameter is not trained, because the architecture never trains it or
+	// because of Config.Freeze.
 	Frozen bool
 }
 
@@ -142,6 +158,9 @@ func (p Param) StoredShape(i int) []int64 {
 	if p.Dims == 1 {
 		return []int64{int64(p.Stored[i].Rows)}
 	}
+	if p.Dims == 4 {
+		return []int64{1, 1, int64(p.Stored[i].Rows), 1}
+	}
 	if p.Dims == 3 {
 		return []int64{int64(p.Stored[i].Rows), 1, int64(p.Cols)}
 	}
@@ -152,7 +171,7 @@ func (p Param) StoredShape(i int) []int64 {
 type Layer struct {
 	Index  int // index in Config.Layers: 0 is the embedding, the last the head
 	Kind   LayerKind
-	Block  int // index of the decoder block, for layers that are one or a half of one
+	Block  int // index of the decoder block, if the layer is a block or half of a block
 	Params []Param
 	// Tied says that the head shares the embedding's tensor. Params then lack RoleLMHead (see TensorLayout.Ref).
 	Tied bool

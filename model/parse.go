@@ -72,7 +72,7 @@ func ParseConfig(raw []byte, file string) (*Config, error) {
 	return c, nil
 }
 
-// fromFields makes a Config from the keys of a config.json.
+// fromFields makes a Config from the keys of a whole config.json.
 func fromFields(top *fields) (*Config, error) {
 	a := findFamily(top)
 	if top.err != nil {
@@ -109,8 +109,8 @@ func fromFields(top *fields) (*Config, error) {
 	c.dropout(f)
 	a.refuseOthers(f)
 	a.options(c, f)
-	if c.NumExperts > 0 && c.NormsOutputs() && !c.DenseBesideExperts {
-		f.fail("num_experts", "experts whose output is normed are not supported")
+	if c.NormsExperts() && !c.NormsInputs() {
+		f.fail("num_experts", "experts whose output is normed, and not their input, are not supported")
 	}
 	if !c.LearnedPositions {
 		c.ropes(f)
@@ -181,18 +181,21 @@ func (c *Config) activation(f *fields) {
 type fields struct {
 	where string // file or key path, for messages
 	vals  map[string]any
-	// names maps a shared key name to the file's name for the same key, for error messages; nil: all names are the
-	// same.
+	// names maps shared key names to the family's own, so that errors show the name in the file. If
+	// names is nil, all names are the same.
 	names map[string]string
 	err   error
 }
 
 // renamed moves values from the family's own key names to the shared names; names maps a shared name to the family's.
-// If the file also has the shared name, that key means nothing in this family and is dropped.
-func (f *fields) renamed(names map[string]string) {
+// If the file also has the shared name, that key means nothing in this family and is dropped. With either it is kept
+// where the file lacks the family's own.
+func (f *fields) renamed(names map[string]string, either bool) {
 	vals := maps.Clone(f.vals)
 	for common, own := range names {
-		delete(vals, common)
+		if !either {
+			delete(vals, common)
+		}
 		if v, given := f.vals[own]; given {
 			vals[common] = v
 			delete(vals, own)
@@ -222,7 +225,7 @@ func (f *fields) setDefaults(defaults map[string]any) {
 // has says whether key is there and not null.
 func (f *fields) has(key string) bool { return f.vals[key] != nil }
 
-// need returns an integer in [lo, hi]. A missing key is an error, and the result then is lo.
+// need returns an integer in [lo, hi]. If the key is missing it sets an error and returns lo.
 func (f *fields) need(key string, lo, hi int) int {
 	if !f.has(key) {
 		f.fail(key, "missing")
@@ -231,7 +234,7 @@ func (f *fields) need(key string, lo, hi int) int {
 	return f.int(key, lo, lo, hi)
 }
 
-// int returns an integer in [lo, hi]; def if the key is missing.
+// int returns an integer in [lo, hi]; def if the key is missing. Any other value sets an error.
 func (f *fields) int(key string, def, lo, hi int) int {
 	if !f.has(key) {
 		return def
@@ -248,7 +251,8 @@ func (f *fields) int(key string, def, lo, hi int) int {
 	return lo
 }
 
-// float returns a finite number in [lo, hi]; def if the key is missing.
+// float returns a finite number in [lo, hi]; def if the key is missing. Any other value sets an
+// error.
 func (f *fields) float(key string, def, lo, hi float64) float64 {
 	if !f.has(key) {
 		return def
@@ -419,7 +423,7 @@ func show(v any) string {
 	return cut(s)
 }
 
-// cut shortens a quotation for a message.
+// cut shortens a value quoted in an error message to 60 bytes.
 func cut(s string) string {
 	const most = 60
 	if len(s) > most {
@@ -463,7 +467,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// source is the text of a JSON object with the positions of its values.
+// source is the text of a JSON object and the positions of its values in the text. With it a value
+// can be replaced without changing any other byte.
 type source struct {
 	raw  []byte
 	keys []sourceKey
@@ -525,11 +530,11 @@ func scanObject(text []byte) (source, map[string]any, error) {
 // no key or value of a config.json contains the byte DEL.
 var standIns = map[string]string{"NaN": "\"\x7f\"", "Infinity": "\"\x7f+Inf \"", "-Infinity": "\"\x7f-Inf  \""}
 
-// nonFinite maps the strings of standIns to their numbers.
+// nonFinite maps the strings of standIns to the numbers that they stand for.
 var nonFinite = map[string]float64{"\x7f": math.NaN(), "\x7f+Inf ": math.Inf(1), "\x7f-Inf  ": math.Inf(-1)}
 
-// withNonFinite returns v with numbers in place of standIns, and in place of mappings such as {"__float__":
-// "Infinity"}, which Transformers 5 writes.
+// withNonFinite returns v with numbers in place of the strings of standIns. It also replaces
+// mappings such as {"__float__": "Infinity"}, which Transformers 5 writes.
 func withNonFinite(v any) any {
 	switch x := v.(type) {
 	case string:
@@ -575,8 +580,8 @@ func jsonError(raw []byte, err error) error {
 	return err
 }
 
-// with returns the text in which each key in names that the text has gets the given value. If the text has none of
-// them, names[0] is inserted at the front.
+// with returns the text with the given value for every key of names that it has. If it has none of
+// them, the first name and the value are inserted at the front.
 func (s source) with(value []byte, names ...string) []byte {
 	var out []byte
 	from, found := 0, false
@@ -601,7 +606,7 @@ func (s source) with(value []byte, names ...string) []byte {
 	return append(out, s.raw[from:]...)
 }
 
-// without returns s without the key name.
+// without returns the text s without the key name and its value.
 func (s source) without(name string) source {
 	i := slices.IndexFunc(s.keys, func(k sourceKey) bool { return k.name == name })
 	if i < 0 {
@@ -631,7 +636,7 @@ func (s source) value(name string) []byte {
 	return nil
 }
 
-// set returns s with a new value for the key, in the key's place or in front.
+// set returns s with a new value for the key. A key that s lacks is inserted at the front.
 func (s source) set(name string, value []byte) source {
 	out, _, err := scanObject(s.with(value, name))
 	if err != nil {

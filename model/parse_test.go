@@ -20,7 +20,8 @@ func base() map[string]any {
 	}
 }
 
-// parse parses base with changes; a nil value removes the key.
+// parse parses a config.json made of base, a small Llama's keys, with changes. A nil value removes
+// the key.
 func parse(t *testing.T, changes map[string]any) (*Config, error) {
 	t.Helper()
 	m := base()
@@ -34,7 +35,8 @@ func parse(t *testing.T, changes map[string]any) (*Config, error) {
 	return ParseConfig(raw, "dir/config.json")
 }
 
-// changed is changes that make base a config of the model type.
+// changed returns the changes that make base, a small Llama's config, one of the given model type,
+// together with further changes.
 func changed(modelType string, changes map[string]any) map[string]any {
 	m := map[string]any{"architectures": nil, "model_type": modelType}
 	maps.Copy(m, changes)
@@ -51,7 +53,8 @@ func phiConfig(changes map[string]any) map[string]any { return changed("phi3", c
 
 var eights = []any{1, 1, 1, 1, 1, 1, 1, 1}
 
-// isGemma: what Gemma 3 does unlike Llama, by default.
+// isGemma says whether c has all settings by which Gemma 3 differs from Llama, with the class's
+// defaults.
 func isGemma(c *Config) bool {
 	return c.NormOffset == 1 && c.SandwichNorms && c.QKNorm && c.EmbedScale == 8 && c.Activation == GELUTanh && c.AttnScale == 1.0/16 &&
 		c.TieEmbeddings && c.HeadDim == 256 && c.Window(0) == 4096 && c.Window(5) == 0 && c.Window(6) == 4096 &&
@@ -120,12 +123,18 @@ func TestParseSpellings(t *testing.T) {
 		{"yarn's length is max_position_embeddings by default", map[string]any{"rope_scaling": map[string]any{"type": "yarn", "factor": 2}},
 			func(c *Config) bool { return c.Rope.OriginalMaxPositions == 2048 }},
 		{"gemma4", gemma4Config(map[string]any{"attention_k_eq_v": true, "num_global_key_value_heads": 1}), func(c *Config) bool {
-			return c.Heads(0) == Heads{256, 2, false} && c.Heads(5) == Heads{512, 1, true} && c.Rotary(0) == 512 && c.Rotary(1) == 256 &&
+			return c.Heads(0) == Heads{Dim: 256, KV: 2} && c.Heads(5) == Heads{Dim: 512, KV: 1, KeysAreValues: true} && c.Rotary(0) == 512 && c.Rotary(1) == 256 &&
 				reflect.DeepEqual(c.Rope, Rope{Type: "proportional", Theta: 1e6, Partial: 0.25, Dim: 512}) && c.LocalRope.Theta == 1e4 && c.Window(5) == 0
 		}},
 		{"gemma4, last layer", gemma4Config(map[string]any{"num_hidden_layers": 2, "layer_types": []any{"sliding_attention", "sliding_attention"},
 			"global_head_dim": 256}), func(c *Config) bool {
-			return c.Window(0) == 512 && c.Window(1) == 0 && c.GlobalHeadDim == 0 && c.Heads(1) == Heads{256, 2, false}
+			return c.Window(0) == 512 && c.Window(1) == 0 && c.GlobalHeadDim == 0 && c.Heads(1) == Heads{Dim: 256, KV: 2}
+		}},
+		{"gemma4, small", gemma4Config(map[string]any{"hidden_size_per_layer_input": nil, "num_kv_shared_layers": 2, "num_hidden_layers": 5, "use_double_wide_mlp": true,
+			"layer_types": []any{"sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"}}), func(c *Config) bool {
+			last := c.Layers()[6]
+			return c.PerLayerSize == 256 && c.PerLayerVocab == 262144 && !c.LendsKV(0) && c.LendsKV(1) && c.LendsKV(2) && c.SharesKV(3) && c.LastReader(3) && c.LastReader(4) &&
+				!c.LastReader(2) && c.MLPSize(2) == c.IntermediateSize && c.MLPSize(3) == 2*c.IntermediateSize && last.Params[1].Rows == 4*512 && len(last.Params[1].Stored) == 1
 		}},
 		{"gemma3", changed("gemma3_text", map[string]any{"num_hidden_layers": 7}), isGemma},
 		{"gemma3, pattern", changed("gemma3_text", map[string]any{"sliding_window_pattern": 2, "query_pre_attn_scalar": 16}), func(c *Config) bool {
@@ -285,7 +294,7 @@ func TestParseSpellings(t *testing.T) {
 	}
 }
 
-// allArchs are the architectures that mt knows, as errors list them.
+// allArchs lists the architectures that mt knows, in the form that error messages have.
 func allArchs() string {
 	var archs []string
 	for _, f := range families {
@@ -351,8 +360,11 @@ func TestParseRefuses(t *testing.T) {
 		{changed("qwen3", map[string]any{"layer_types": []any{"full_attention", "sliding_attention", "full_attention"}}), `layer_types: layer 1 is "sliding_attention", and there is no sliding window`},
 		{changed("qwen3", map[string]any{"layer_types": []any{"full_attention"}}), "layer_types: 1 of them for 3 layers"},
 		{changed("qwen3", map[string]any{"layer_types": []any{"full_attention", "linear_attention", "full_attention"}}), `layer_types: layer 1 is "linear_attention"; known: full_attention, sliding_attention`},
-		{gemma4Config(map[string]any{"num_kv_shared_layers": 1}), "num_kv_shared_layers: 1: a layer that reads another layer's keys and values is not supported"},
-		{gemma4Config(map[string]any{"hidden_size_per_layer_input": nil}), "hidden_size_per_layer_input: 256: per-layer inputs"},
+		{gemma4Config(map[string]any{"num_kv_shared_layers": 6}), "num_kv_shared_layers: 6: layer 0 finds no earlier layer of its type"},
+		{gemma4Config(map[string]any{"num_kv_shared_layers": 1}), "num_kv_shared_layers: 1: layer 5 finds no earlier layer of its type"},
+		{gemma4Config(map[string]any{"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 9}), "vocab_size_per_layer_input: 9 is less than vocab_size"},
+		{gemma4Config(map[string]any{"hidden_size_per_layer_input": 8, "enable_moe_block": true, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 8}),
+			"enable_moe_block: true is not supported with hidden_size_per_layer_input"},
 		{gemma4Config(map[string]any{"use_bidirectional_attention": "all"}), `use_bidirectional_attention: "all" is not supported`},
 		{gemma4Config(map[string]any{"per_layer_config": map[string]any{"0": map[string]any{"head_dim": 8}}}), "per_layer_config: layer 0 has a sliding window and heads of its own"},
 		{gemma4Config(map[string]any{"num_hidden_layers": 12, "per_layer_config": map[string]any{"5": map[string]any{"head_dim": 8}}}), "per_layer_config: layer 11 has other heads"},
@@ -451,7 +463,8 @@ func TestLoadDirMissing(t *testing.T) {
 	}
 }
 
-// TestFurtherTokens: keys that count layers for further tokens, which are not trained, change nothing, in a config.json and in a model made anew.
+// TestFurtherTokens: keys that count multi-token prediction layers change no layer of the model,
+// neither in a config.json nor in an inline config, because these layers are not trained.
 func TestFurtherTokens(t *testing.T) {
 	for _, family := range []string{"deepseek_v3", "glm4_moe"} {
 		keys := base()
@@ -592,6 +605,8 @@ func TestJSONOfOptions(t *testing.T) {
 		changed("granitemoehybrid", map[string]any{"num_local_experts": 0, "intermediate_size": 99, "shared_intermediate_size": 99, "layer_types": []any{"attention", "attention", "attention"}}),
 		changed("glm4", map[string]any{"attention_bias": false, "partial_rotary_factor": 1}),
 		changed("glm4", nil),
+		gemma4Config(map[string]any{"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 999999, "num_kv_shared_layers": 2, "use_double_wide_mlp": true,
+			"layer_types": []any{"sliding_attention", "sliding_attention", "full_attention", "full_attention", "sliding_attention", "full_attention"}}),
 		changed("glm", map[string]any{"attention_bias": false}),
 		changed("ernie4_5", map[string]any{"use_bias": true, "tie_word_embeddings": false}),
 		changed("seed_oss", map[string]any{"attention_dropout": 0, "residual_dropout": 0, "attention_out_bias": true, "mlp_bias": true}),
@@ -644,7 +659,8 @@ func TestJSONOfOptions(t *testing.T) {
 	}
 }
 
-// TestEscaped: a directory whose name looks like a pattern is matched by its escaped name, and others are not.
+// TestEscaped: escaped turns a directory name that looks like a glob pattern into a pattern that
+// matches this name only.
 func TestEscaped(t *testing.T) {
 	for _, dir := range []string{"a*b", "a?b", "[ab]", `a\b`, "axb"} {
 		for _, other := range []string{"a*b", "a?b", "[ab]", `a\b`, "axb", "a", "b"} {

@@ -8,7 +8,7 @@ func init() {
 			RoleGateUp: {"mlp.gate_up_proj.weight"},
 		},
 		defaults: map[string]any{"max_position_embeddings": 4096, "original_max_position_embeddings": 4096, "rms_norm_eps": 1e-5},
-		// The rope type's names in early configs.
+		// Early configs of Phi-3 call the rope type longrope su or yarn.
 		ropeTypes: map[string]string{"su": "longrope", "yarn": "longrope"},
 		partial:   true,
 		keys: []string{"sliding_window", "resid_pdrop", "embd_pdrop", "attention_bias", "original_max_position_embeddings",
@@ -26,7 +26,7 @@ func init() {
 				m["original_max_position_embeddings"] = c.Rope.OriginalMaxPositions
 			}
 			if r := c.Rope; r.Type == "longrope" && r.Factor == 0 && r.AttentionFactor == 0 {
-				// Transformers 4 accepts exactly these three keys here.
+				// Transformers 4 requires exactly these three keys in rope_scaling of Phi-3.
 				m["rope_scaling"] = map[string]any{"type": r.Type, "short_factor": floatList(r.ShortFactor), "long_factor": floatList(r.LongFactor)}
 			}
 		},

@@ -31,8 +31,9 @@ func init() {
 	})
 }
 
-// phimoeLength drops the top-level key original_max_position_embeddings if rope_scaling or rope_parameters has the key
-// too. Only in PhiMoE does the inner key take precedence.
+// phimoeLength drops the top-level key original_max_position_embeddings if rope_scaling or
+// rope_parameters has it too. In PhiMoE the inner key takes precedence, in all other families the
+// outer one.
 func phimoeLength(f *fields) {
 	const key = "original_max_position_embeddings"
 	for _, rope := range []string{"rope_scaling", "rope_parameters"} {
@@ -42,9 +43,9 @@ func phimoeLength(f *fields) {
 	}
 }
 
-// phimoe reads the options. In training, Transformers draws a token's experts at random by their logits. mt always
-// chooses as Transformers does in an evaluation. The gradient is the one that Transformers computes for the same
-// choice.
+// phimoe reads the options. In training, Transformers draws a token's experts at random by their
+// logits. mt always chooses as Transformers does in evaluation. Given the same choice, both compute
+// the same gradient.
 func (c *Config) phimoe(f *fields) {
 	c.biases(f)
 	c.LayerNorm, c.NormBias, c.HeadBias = true, true, f.bool("lm_head_bias", false)

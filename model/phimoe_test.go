@@ -11,7 +11,8 @@ import (
 
 func phimoe(changes map[string]any) map[string]any { return changed("phimoe", changes) }
 
-// longScaled is the published rotary embedding, for a head of 16.
+// longScaled returns the rope mapping that Phi-3.5-MoE publishes, with factors for heads of 16
+// elements and with changes.
 func longScaled(changes map[string]any) map[string]any {
 	m := map[string]any{"type": "longrope", "short_factor": eights, "long_factor": eights, "short_mscale": 1.25, "long_mscale": 1.5, "original_max_position_embeddings": 4}
 	for k, v := range changes {
@@ -20,7 +21,8 @@ func longScaled(changes map[string]any) map[string]any {
 	return phimoe(map[string]any{"rope_scaling": m})
 }
 
-// TestPhimoe: the spellings of its config.json, the class's defaults, and what is refused.
+// TestPhimoe: the config.json spellings of Phi-3.5-MoE and its class's defaults are read, and
+// settings that mt lacks are refused.
 func TestPhimoe(t *testing.T) {
 	for name, tc := range map[string]struct {
 		changes map[string]any
@@ -62,7 +64,7 @@ func TestPhimoe(t *testing.T) {
 	}
 }
 
-// TestPhimoeInline: what is made anew is read again as it was.
+// TestPhimoeInline: the config.json written for an inline Phi-3.5-MoE reads back as the same model.
 func TestPhimoeInline(t *testing.T) {
 	c := testkit.Must(FromInline(map[string]any{"model_type": "phimoe", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 12, "vocab_size": 40,
 		"num_key_value_heads": 1, "lm_head_bias": true, "attention_bias": true, "router_jitter_noise": 0.25, "num_local_experts": 3, "max_position_embeddings": 16,

@@ -2,23 +2,24 @@ package model
 
 import "cmp"
 
-// Place says where a checkpoint keeps rows of a parameter that are not a tensor of their own, or are stored in another
-// order. Zero: they are a tensor of their own.
+// Place says where in a checkpoint the rows of a Stored lie, if they are part of a larger tensor or
+// in another order. Zero: they are a tensor of their own.
 type Place struct {
 	Tensor string // the name of the tensor that holds the rows
 	// Slice is the rows' index along the tensor's first dimension, which has Slices entries, one per expert. Slices 0:
 	// the tensor has no such dimension and is itself the slice.
 	Slice, Slices int
 	Transposed    bool // the slice is stored as (columns, rows)
-	// The slice has Rows rows, of this parameter and of others. Row r of the Stored is row First + (r/Run)·Step + r%Run
-	// of the slice: this parameter has runs of Run rows, which begin Step rows apart.
+	// First, Run, Step and Rows say where the Stored's rows lie in a slice of Rows rows, which
+	// other parameters share. They come in runs of Run rows, and runs begin Step rows apart: row r
+	// of the Stored is row First + (r/Run)·Step + r%Run of the slice.
 	First, Run, Step, Rows int
 }
 
 // Tensor returns the name of the checkpoint's tensor that holds the rows.
 func (s Stored) Tensor() string { return cmp.Or(s.Place.Tensor, s.Name) }
 
-// TensorShape returns the shape of the checkpoint's tensor that holds p.Stored[i].
+// TensorShape returns the shape of the checkpoint's tensor that holds the rows p.Stored[i].
 func (p Param) TensorShape(i int) []int64 {
 	at := p.Stored[i].Place
 	if at.Tensor == "" {
@@ -51,8 +52,8 @@ func (p Param) ElemAt(i, row, col int) int64 {
 	return first + int64(row)*cols + int64(col)
 }
 
-// placed says how a family's checkpoints keep the tensors of a role that are not (rows, columns) matrices of their
-// own.
+// placed says how a family's checkpoints keep the tensors of one role, if they are not one (rows,
+// columns) matrix each.
 type placed struct {
 	// tensor is the name, after "model.layers.N.", of the one tensor that holds all matrices of the role; "": each
 	// matrix is a tensor.
@@ -63,7 +64,8 @@ type placed struct {
 	woven      weave
 }
 
-// weave is the order in which a shared tensor holds the rows of several parameters.
+// weave is the order in which one tensor of a checkpoint holds the rows of several parameters, such
+// as gate and up.
 type weave uint8
 
 const (

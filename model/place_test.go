@@ -11,8 +11,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// woven is a family with every way of storing parameters in a checkpoint: experts stacked and transposed with
-// alternating rows; queries, keys and values by heads; and a transposed matrix of its own.
+// woven is a made-up family that stores parameters in every way that a checkpoint may: experts
+// stacked and transposed with alternating rows, queries, keys and values by heads, and a transposed
+// matrix of its own.
 var woven = family{
 	arch: "WovenForCausalLM", modelType: "woven", keys: append([]string{"attention_bias"}, expertKeys...),
 	places: map[Role]placed{
@@ -29,14 +30,15 @@ var woven = family{
 	write: func(*Config, map[string]any) {},
 }
 
-// withFamily makes f known until the test ends.
+// withFamily registers f until the test ends.
 func withFamily(t *testing.T, f family) {
 	before := slices.Clone(families)
 	t.Cleanup(func() { families = before })
 	register(f)
 }
 
-// TestPlaces: rows lie where the family says, and the tensors of a layer are filled, each element once.
+// TestPlaces: ElemAt finds each parameter's elements where the family says. All parameters of a
+// layer together fill the checkpoint's tensors, each element once.
 func TestPlaces(t *testing.T) {
 	withFamily(t, woven)
 	c := testkit.Must(FromInline(map[string]any{"model_type": "woven", "vocab_size": 9, "hidden_size": 10, "intermediate_size": 3, "num_hidden_layers": 1,
@@ -96,8 +98,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestWithoutQuantization: a directory in MXFP4 is read, and the config.json written for it does not mention
-// quantization, wherever the key was.
+// TestWithoutQuantization: a config.json with MXFP4 weights is read. The one written for it lacks
+// quantization_config, wherever in the text the key was, and is otherwise the same.
 func TestWithoutQuantization(t *testing.T) {
 	const rest = `"model_type": "gpt_oss", "vocab_size": 9, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 1`
 	const packed = `"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["a", "b"]}`
@@ -124,7 +126,8 @@ func TestWithoutQuantization(t *testing.T) {
 	}
 }
 
-// TestQuantized: what is read of quantization_config, that it leaves what is written, and why other formats are refused.
+// TestQuantized: the supported forms of quantization_config are read, JSON leaves the key out of
+// the text it writes, and errors explain why other formats are refused.
 func TestQuantized(t *testing.T) {
 	const rest = `"model_type": "llama", "vocab_size": 9, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 1`
 	group := func(keys, weights string) string {

@@ -17,8 +17,9 @@ import (
 // maxHeader bounds how many bytes are read to learn tensor names. It is the safetensors format's own bound on a header.
 const maxHeader = 100_000_000
 
-// asStored settles what the weights in dir say and config.json does not: how the names of tensors begin, whether
-// there is a head, whether experts share a tensor, and which way round their matrices are.
+// asStored settles by the tensors in dir what config.json leaves open. It finds the prefix of
+// tensor names and whether there is a head. It also finds whether one tensor holds all experts of a
+// block, and whether expert matrices are transposed.
 func (c *Config) asStored(dir string) error {
 	names, err := weightNames(dir)
 	if err != nil {
@@ -33,14 +34,20 @@ func (c *Config) asStored(dir string) error {
 			c.joined = c.joined || names[blockNames{c, b}.prefix()+how.tensor] != nil
 		}
 	}
+	for _, other := range c.family.others {
+		for b := range c.NumLayers {
+			c.othersNamed = c.othersNamed || names[blockNames{c, b}.prefix()+other[0]] != nil
+		}
+	}
 	if c.family.eitherWay {
 		c.turned = c.storedTurned(dir, names)
 	}
 	return nil
 }
 
-// storedTurned reports whether the directory stores expert matrices transposed, compared with the family's places. A
-// tensor's shape tells. names has the directory's tensors.
+// storedTurned reports whether the directory stores expert matrices transposed compared with the
+// family's usual way. It compares a tensor's shape with the sizes in c. names has the directory's
+// tensors.
 func (c *Config) storedTurned(dir string, names map[string]json.RawMessage) bool {
 	for b := range c.NumLayers {
 		if !c.HasExperts(b) {
@@ -52,8 +59,8 @@ func (c *Config) storedTurned(dir string, names map[string]json.RawMessage) bool
 			if !how.transposed {
 				rows, cols = cols, rows
 			}
-			// A square matrix looks the same both ways. Then the other of the two expert matrices is not square and
-			// decides.
+			// A square matrix has the same shape either way and tells nothing. At most one is
+			// square of gate_up (2·width, hidden) and down (hidden, width), so the other decides.
 			at := storedShape(dir, names, blockNames{c, b}.prefix()+how.tensor)
 			if rows != cols && len(at) == 3 && at[1] == rows && at[2] == cols {
 				return true
@@ -64,7 +71,8 @@ func (c *Config) storedTurned(dir string, names map[string]json.RawMessage) bool
 	return false
 }
 
-// storedShape returns the shape of a tensor in dir; nil if it cannot be read. names are the weights' names in dir.
+// storedShape returns the shape of a tensor in dir; nil if the shape cannot be read. Argument names
+// is weightNames(dir): for each tensor an entry of a header, or a file name from an index.
 func storedShape(dir string, names map[string]json.RawMessage, tensor string) []int {
 	raw := names[tensor]
 	var file string
@@ -83,10 +91,10 @@ func storedShape(dir string, names map[string]json.RawMessage, tensor string) []
 	return t.Shape
 }
 
-// findPrefix finds the prefix of a directory's tensor names, by the name of the embedding among names. It is one of the
-// class's prefixes. A saved base class lacks a prefix's first words. If names has no embedding, the result is the first
-// of the class's prefixes that begins any name. If none does, it is the first of all, and the loader reports the
-// missing tensor.
+// findPrefix returns the class's prefix with which the directory names the embedding. Files saved
+// from a base class lack a prefix's first words, which findPrefix allows for. If names has no
+// embedding, it returns the first prefix that begins any name. If there is none, it returns the
+// class's first prefix, and the loader reports the missing tensor.
 func (c *Config) findPrefix(names map[string]json.RawMessage) prefix {
 	all := c.family.prefixes
 	if len(all) == 0 {
@@ -116,8 +124,8 @@ func (c *Config) findPrefix(names map[string]json.RawMessage) prefix {
 	return all[0]
 }
 
-// headBeside returns the prefix of the head in the directory of a base class. It is own, the class's prefix, unless the
-// directory has the head only as "lm_head.".
+// headBeside returns the head's prefix in a directory saved from a base class: own, the class's
+// prefix, or "lm_head." if only that one is found.
 func (c *Config) headBeside(names map[string]json.RawMessage, own string) string {
 	if names[own+"weight"] == nil && names[usualPrefix.head+"weight"] != nil {
 		return usualPrefix.head
@@ -125,19 +133,19 @@ func (c *Config) headBeside(names map[string]json.RawMessage, own string) string
 	return own
 }
 
-// maxNames is the largest number of tensor names that is read from one file, and maxIndexed from an index. Package
-// checkpoint refuses more.
+// maxNames is the most tensor names that are read from one safetensors file, and maxIndexed the
+// most from an index. Package checkpoint refuses files with more.
 const (
 	maxNames   = 1 << 18
 	maxIndexed = 1 << 19
 )
 
-// errManyNames reports that an object has more names than the bound.
+// errManyNames stops membersOf when an object has too many names.
 var errManyNames = errors.New("too many names")
 
-// weightNames returns the tensor names in a model directory. It reads the header of model.safetensors or, without that
-// file, the index: the order in which package checkpoint looks. If neither can be read there are no names, and no
-// error: loading the weights reports it.
+// weightNames returns the tensor names in a model directory. It reads the header of
+// model.safetensors or, without that file, the index. Package checkpoint looks in the same order.
+// If neither can be read, it returns no names and no error: loading the weights reports the error.
 func weightNames(dir string) (map[string]json.RawMessage, error) {
 	file := filepath.Join(dir, "model.safetensors")
 	raw, err := readHeader(file)

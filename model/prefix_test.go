@@ -9,8 +9,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestPrefixOfTwo: model.safetensors takes precedence over an index, as for the loader of weights. An index that is a
-// Git LFS pointer is left for the loader to refuse.
+// TestPrefixOfTwo: if a directory has model.safetensors and an index, the names come from
+// model.safetensors, as in package checkpoint. An index that is a Git LFS pointer gives no names,
+// and package checkpoint refuses it.
 func TestPrefixOfTwo(t *testing.T) {
 	c := &Config{family: &family{prefixes: []prefix{{model: "a."}, {model: "b."}}}}
 	header := `{"__metadata__": {}, "b.x": {}}`
@@ -36,7 +37,8 @@ func TestPrefixOfTwo(t *testing.T) {
 	}
 }
 
-// TestTooManyNames: a file with too many names counts as one without names; the loader of weights refuses it.
+// TestTooManyNames: a file with too many tensor names counts as one without names here. Package
+// checkpoint refuses it.
 func TestTooManyNames(t *testing.T) {
 	for most, want := range map[int]int{1: 0, 2: 2, 3: 2} {
 		if names, err := membersOf([]byte(`{"a": {}, "b": 1}`), most); err != nil || len(names) != want {

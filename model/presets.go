@@ -5,8 +5,9 @@ import (
 	"maps"
 )
 
-// shape returns a preset. After the model type, the arguments are hidden_size, intermediate_size, num_hidden_layers,
-// num_attention_heads, num_key_value_heads, head_dim, vocab_size and further keys.
+// shape returns the keys of a preset. After the model type, the arguments are hidden_size,
+// intermediate_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim,
+// vocab_size and further keys.
 func shape(modelType string, h, ffn, layers, heads, kv, d, vocab int, rest map[string]any) map[string]any {
 	m := map[string]any{
 		"model_type": modelType, "hidden_size": h, "intermediate_size": ffn, "num_hidden_layers": layers,
@@ -26,7 +27,8 @@ func llama2() map[string]any {
 	return map[string]any{"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 }
 
-// llama3 returns the keys that the Llama 3.1 and 3.2 models share.
+// llama3 returns the keys that the Llama 3.1 and 3.2 models share. Argument factor is the factor of
+// rope_scaling; tied says whether embeddings are tied.
 func llama3(factor float64, tied bool) map[string]any {
 	return map[string]any{
 		"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
@@ -52,6 +54,16 @@ func qwen3(tied bool) map[string]any {
 func qwen35(heads int, tied bool) map[string]any {
 	return map[string]any{"max_position_embeddings": 262144, "rms_norm_eps": 1e-6, "rope_theta": 1e7, "partial_rotary_factor": 0.25,
 		"eos_token_id": 248044, "tie_word_embeddings": tied, "linear_num_value_heads": heads}
+}
+
+// gemma4 returns the keys that the text models of Gemma 4 share: windows in five blocks of six, and in the others keys
+// that are values too, with globalKV heads of 512 elements. more are keys of one model.
+func gemma4(globalKV int, more map[string]any) map[string]any {
+	m := map[string]any{"max_position_embeddings": 262144, "rms_norm_eps": 1e-6, "sliding_window": 1024, "attention_k_eq_v": true,
+		"global_head_dim": 512, "num_global_key_value_heads": globalKV, "final_logit_softcapping": 30.0, "hidden_size_per_layer_input": 0,
+		"tie_word_embeddings": true, "bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0}
+	maps.Copy(m, more)
+	return m
 }
 
 // gemma3 returns the keys that the text models of Gemma 3 share. scalar is query_pre_attn_scalar. stretched says that
@@ -91,7 +103,8 @@ func olmo(positions int, rest map[string]any) map[string]any {
 var olmo3Long = map[string]any{"sliding_window": 4096, "rope_scaling": map[string]any{"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0,
 	"beta_slow": 1.0, "attention_factor": 1.2079441541679836, "original_max_position_embeddings": 8192}}
 
-// granite31 returns the keys that the Granite 3.1 models share.
+// granite31 returns the keys that the Granite 3.1 models share. attention is attention_multiplier,
+// logits is logits_scaling and theta the RoPE base.
 func granite31(attention, logits, theta float64) map[string]any {
 	return map[string]any{"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": theta, "tie_word_embeddings": true,
 		"embedding_multiplier": 12.0,
@@ -112,13 +125,14 @@ func pythia(h, layers, heads, vocab int) map[string]any {
 		"use_parallel_residual": true, "bos_token_id": 0, "eos_token_id": 0}
 }
 
-// phi returns the keys that the Phi models share.
+// phi returns the keys that the Phi models share. window is sliding_window, or nil, and theta the
+// RoPE base.
 func phi(window any, theta float64, positions, bos, eos, pad int) map[string]any {
 	return map[string]any{"max_position_embeddings": positions, "original_max_position_embeddings": positions, "rope_theta": theta,
 		"rms_norm_eps": 1e-5, "sliding_window": window, "bos_token_id": bos, "eos_token_id": eos, "pad_token_id": pad}
 }
 
-// presets maps names of published models to their architectures.
+// presets maps names of models to the keys of their config.json.
 var presets = map[string]map[string]any{
 	"tiny":       shape("llama", 64, 176, 2, 4, 2, 16, 256, bytesVocab(256)),
 	"quickstart": shape("llama", 256, 704, 6, 8, 4, 32, 256, bytesVocab(1024)),
@@ -154,6 +168,10 @@ var presets = map[string]map[string]any{
 	"gemma3-4b":  shape("gemma3_text", 2560, 10240, 34, 8, 4, 256, 262208, gemma3(131072, 1024, 256, true)),
 	"gemma3-12b": shape("gemma3_text", 3840, 15360, 48, 16, 8, 256, 262208, gemma3(131072, 1024, 256, true)),
 	"gemma3-27b": shape("gemma3_text", 5376, 21504, 62, 32, 16, 128, 262208, gemma3(131072, 1024, 168, true)),
+	"gemma4-12b": shape("gemma4_text", 3840, 15360, 48, 16, 8, 256, 262144, gemma4(1, nil)),
+	"gemma4-31b": shape("gemma4_text", 5376, 21504, 60, 32, 16, 256, 262144, gemma4(4, nil)),
+	"gemma4-26b-a4b": shape("gemma4_text", 2816, 2112, 30, 16, 8, 256, 262144, gemma4(2, map[string]any{
+		"enable_moe_block": true, "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704})),
 
 	"phi3-mini": shape("phi3", 3072, 8192, 32, 32, 32, 96, 32064, phi(2047, 10000, 4096, 1, 32000, 32000)),
 	"phi4":      shape("phi3", 5120, 17920, 40, 40, 10, 128, 100352, phi(nil, 250000, 16384, 100257, 100257, 100257)),
@@ -196,6 +214,14 @@ var presets = map[string]map[string]any{
 
 	"glm4-9b": shape("glm4", 4096, 13696, 40, 32, 2, 128, 151552, map[string]any{"max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
 		"partial_rotary_factor": 0.5, "attention_bias": true, "eos_token_id": []any{151329, 151336, 151338}, "pad_token_id": 151329}),
+
+	"kimi-linear-48b-a3b": {"model_type": "kimi_linear", "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 27,
+		"num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 163840, "model_max_length": 1048576, "rms_norm_eps": 1e-5,
+		"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+		"linear_attn_config": map[string]any{"full_attn_layers": []any{4, 8, 12, 16, 20, 24, 27}, "head_dim": 128, "num_heads": 32, "short_conv_kernel_size": 4,
+			"kda_layers": []any{1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15, 17, 18, 19, 21, 22, 23, 25, 26}},
+		"num_experts": 256, "num_shared_experts": 1, "num_experts_per_token": 8, "moe_intermediate_size": 1024, "routed_scaling_factor": 2.446,
+		"bos_token_id": 163584, "eos_token_id": 163586, "pad_token_id": 163839},
 
 	"glm-4.7-flash": {"model_type": "glm4_moe_lite", "hidden_size": 2048, "intermediate_size": 10240, "num_hidden_layers": 47,
 		"num_attention_heads": 20, "num_key_value_heads": 20, "vocab_size": 154880, "max_position_embeddings": 202752, "rms_norm_eps": 1e-5,

@@ -14,8 +14,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestOneReadingOfRope: a key of the rotary embedding has the same effect in both spellings, in the mapping and at the
-// top of the config, with the precedence of Transformers.
+// TestOneReadingOfRope: a key of the rotary embedding has the same effect in rope_scaling and
+// rope_parameters. If it is also at the top of the config, the same one takes precedence as in
+// Transformers.
 func TestOneReadingOfRope(t *testing.T) {
 	pairs := []any{1, 1, 1, 1, 1, 1, 1, 1}
 	for name, rope := range map[string]map[string]any{
@@ -50,8 +51,9 @@ func TestOneReadingOfRope(t *testing.T) {
 	}
 }
 
-// TestRopeOfFamilies: the same in families with a default of their own, with tempered queries and with mappings by types of
-// layers.
+// TestRopeOfFamilies: the original length of a rotary embedding is read with the precedence of
+// Transformers also in special families: with a default of their own, with scaled queries, and with
+// a mapping per layer type.
 func TestRopeOfFamilies(t *testing.T) {
 	pairs := []any{1, 1, 1, 1, 1, 1, 1, 1}
 	longrope := map[string]any{"rope_type": "longrope", "rope_theta": 1e4, "short_factor": pairs, "long_factor": pairs}
@@ -87,8 +89,8 @@ func TestRopeOfFamilies(t *testing.T) {
 	}
 }
 
-// TestNonFinite: numbers that are not finite are read as Python and Transformers write them, are saved unchanged, and
-// are refused in keys that count.
+// TestNonFinite: NaN and infinities are read in the spellings of Python and Transformers and are
+// saved unchanged. They are refused in keys that mt uses.
 func TestNonFinite(t *testing.T) {
 	for _, word := range []string{"NaN", "Infinity", "-Infinity", `{"__float__": "Infinity"}`, `{"__float__": "NaN"}`} {
 		put := func(key string) string {
@@ -117,12 +119,12 @@ func TestNonFinite(t *testing.T) {
 	}
 }
 
-// published is a config.json.
+// published is a small valid config.json.
 const published = `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 320, "hidden_size": 64, "intermediate_size": 176,
 	"num_hidden_layers": 1, "num_attention_heads": 4}`
 
-// TestClasses: model_type decides if architectures names an unknown class. A known class of another family is refused,
-// and errors stay short.
+// TestClasses: if architectures names an unknown class, model_type decides. A class of another
+// known family is refused. Errors stay short even if architectures is long.
 func TestClasses(t *testing.T) {
 	many := make([]any, 100000)
 	for i := range many {
@@ -157,7 +159,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestNamesOfBaseClasses: names of tensors may lack the first words that the class with a head has.
+// TestNamesOfBaseClasses: tensors are found in files saved from a base class, whose names lack the
+// first words that the class with a head has.
 func TestNamesOfBaseClasses(t *testing.T) {
 	names := func(all ...string) []byte {
 		header := map[string]any{}

@@ -11,15 +11,16 @@ import (
 	"mt/base/files"
 )
 
-// quantizedKey is the key of the mapping that describes how weights are quantized.
+// quantizedKey is the key of config.json for the mapping that describes quantized weights.
 const quantizedKey = "quantization_config"
 
-// Quantized describes the quantized weights of a directory, as quantization_config of config.json does. The shapes and
-// dtypes of the tensors say the rest: which modules are excluded, and whether a scale covers a block, a row or a tensor.
+// Quantized describes the quantized weights of a directory, from quantization_config of
+// config.json. The tensors' shapes and dtypes say the rest: which modules are quantized, and
+// whether a scale covers a block, a row or a tensor.
 type Quantized struct {
 	Method string // quant_method: "fp8", "compressed-tensors" or "mxfp4"
-	// BlockRows and BlockCols are the sizes of a block of fp8; 0: no blocks. If config.json does not give them, they
-	// are 128.
+	// BlockRows and BlockCols are the rows and columns of a block of fp8 weights that shares a
+	// scale; 0: the method has no blocks. If config.json does not give them, they are 128.
 	BlockRows, BlockCols int
 	PowersOfTwo          bool // scales of fp8 are powers of two (scale_fmt: ue8m0)
 	StaticActivations    bool // scales of activations are stored too (activation_scheme: static)
@@ -51,8 +52,8 @@ func ReadQuantized(dir string) (*Quantized, error) {
 	return q, f.err
 }
 
-// quantized reads quantization_config in f; nil: there is none. Formats that mt does not read are an error. mxfp4 says
-// whether the family accepts MXFP4.
+// quantized reads quantization_config from f; nil: there is none. A format that mt does not read is
+// an error. mxfp4 says whether the family accepts MXFP4.
 func (f *fields) quantized(mxfp4 bool) *Quantized {
 	if !f.has(quantizedKey) {
 		return nil
@@ -79,11 +80,11 @@ func (f *fields) quantized(mxfp4 bool) *Quantized {
 	return q
 }
 
-// unquantized ends errors about quantized weights that are not read.
+// unquantized is advice in errors about quantized weights that mt does not read.
 const unquantized = "take the directory that it was made from"
 
-// packings describes the formats that mt does not read, by quant_method. The second text is advice on how to get
-// unquantized weights, apart from the constant unquantized; "": no further advice.
+// packings describes the formats that mt does not read, by quant_method. The first text says how
+// weights are stored. The second is advice that follows the constant unquantized; "": none.
 var packings = map[string][2]string{
 	"gptq":         {"weights are integers of 2 to 8 bits, packed by GPTQ", ""},
 	"awq":          {"weights are integers of 4 bits, packed by AWQ", ""},
@@ -93,7 +94,8 @@ var packings = map[string][2]string{
 	"torchao":      {"weights are tensors of TorchAO", ", or save it unquantized from Transformers"},
 }
 
-// unread says why weights quantized by method are refused, and what to do.
+// unread returns an error's text for weights quantized by a method that mt does not read: why, and
+// what to do.
 func unread(method string) string {
 	how, ok := packings[method]
 	if !ok {
@@ -135,7 +137,7 @@ func (q *Quantized) fp8(o *fields) {
 	}
 }
 
-// block reads the number of rows and columns of a block of weights that share a scale, from the list at key.
+// block reads the list at key: the rows and columns of a block of weights that shares one scale.
 func (q *Quantized) block(o *fields, key string) {
 	size := o.ints(key, maxFFN)
 	if len(size) != 2 || size[0] == 0 || size[1] == 0 {
@@ -185,7 +187,7 @@ func (q *Quantized) compressed(o *fields) {
 	o.passUp(groups)
 }
 
-// passUp keeps the error of in, a mapping inside f, as the error of f, unless f has one.
+// passUp copies in.err to f.err unless f has an error already. in is a mapping inside f.
 func (f *fields) passUp(in *fields) {
 	if f.err == nil {
 		f.err = in.err

@@ -1,6 +1,6 @@
 package model
 
-// qwenWindow are the keys of a Qwen model's sliding window.
+// qwenWindow are the keys of config.json for the sliding window of a Qwen model.
 var qwenWindow = []string{"use_sliding_window", "sliding_window", "max_window_layers", "layer_types"}
 
 func init() {

@@ -1,7 +1,8 @@
 package model
 
-// mrope maps the name of multimodal rotary embeddings, which rotate by several positions of a token. In text all of
-// these positions are equal, so this is the ordinary rotary embedding.
+// mrope lets a family's rope type mrope (multimodal RoPE) count as default. mrope rotates by three
+// positions of a token: time, image row and image column. In text all three are equal, so it is the
+// ordinary rotary embedding.
 var mrope = map[string]string{"mrope": "default"}
 
 func init() {
@@ -29,8 +30,8 @@ func init() {
 	register(two)
 }
 
-// sections checks mrope_section. It lists how many pairs of a head rotate by a token's time, by its image row and by
-// its image column. Source: arXiv:2409.12191.
+// sections checks that mrope_section adds up. The list has the number of a head's pairs that rotate
+// by time, by image row and by image column. Source: arXiv:2409.12191.
 func (c *Config) sections(f *fields) {
 	for _, key := range []string{"rope_scaling", "rope_parameters"} {
 		o := f.object(key)

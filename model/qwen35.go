@@ -65,7 +65,7 @@ func init() {
 	}
 }
 
-// qwen35 reads what the dense model and the one with experts share.
+// qwen35 sets what the dense Qwen3.5 and the one with experts share.
 func (c *Config) qwen35(f *fields) {
 	c.QKNorm, c.NormOffset, c.OutputGate = true, 1, true
 	c.biases(f)

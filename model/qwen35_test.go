@@ -21,7 +21,8 @@ func qwen35Of(changes map[string]any) map[string]any {
 		"text_config": with(qwen35Text, changes)}
 }
 
-// TestQwen35: the published config has the preset's parameters, and its rotary embedding turns a quarter of a head.
+// TestQwen35: the published config has the preset's number of parameters and recurrent blocks, and
+// its rotary embedding rotates a quarter of a head.
 func TestQwen35(t *testing.T) {
 	c := testkit.Must(parse(t, qwen35Of(nil)))(t)
 	testkit.Check(t, "35B-A3B",
@@ -51,7 +52,8 @@ func TestQwen35(t *testing.T) {
 	}
 }
 
-// TestJoinedExperts: names tell whether one tensor has all experts of a block; PredictsAhead knows tensors of multi-token prediction.
+// TestJoinedExperts: tensor names in a directory decide whether one tensor holds all experts of a
+// block or each expert has its own. PredictsAhead recognises the tensors of multi-token prediction.
 func TestJoinedExperts(t *testing.T) {
 	const recordings = "../internal/run/testdata/recordings/"
 	c := testkit.Must(LoadDir(recordings + "qwen35vlmoe/model"))(t)
@@ -76,7 +78,8 @@ func TestJoinedExperts(t *testing.T) {
 	}
 }
 
-// TestMiniMaxM2: rotary_dim counts the elements that turn, and what the class does not have is refused.
+// TestMiniMaxM2: rotary_dim is the number of a head's elements that rotate, and settings that the
+// class lacks are refused.
 func TestMiniMaxM2(t *testing.T) {
 	small := map[string]any{"vocab_size": 200064, "head_dim": 24, "rotary_dim": 12, "num_local_experts": 4, "num_experts_per_tok": 2, "scoring_func": "sigmoid",
 		"use_routing_bias": true, "qk_norm_type": "per_layer", "use_qk_norm": true, "shared_intermediate_size": 0, "attn_type_list": []any{1, 1, 1}}

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"encoding/json"
 	"maps"
 	"math"
 	"reflect"
@@ -9,14 +10,14 @@ import (
 	"testing"
 )
 
-// small has the sizes of a small model with experts, by the names that most families give them.
+// small returns changes that make base, a small Llama's config, one of a model type with experts.
 func small(modelType string, changes map[string]any) map[string]any {
 	m := map[string]any{"num_key_value_heads": 4, "moe_intermediate_size": 8, "num_experts_per_tok": 2}
 	maps.Copy(m, changes)
 	return changed(modelType, m)
 }
 
-// TestDenseBlocks: which blocks have experts, in the words of the families that say it each in their own.
+// TestDenseBlocks: each family has its own keys for which blocks have experts. All are read.
 func TestDenseBlocks(t *testing.T) {
 	types := func(of ...any) []any { return of }
 	for _, tc := range []struct {
@@ -29,6 +30,11 @@ func TestDenseBlocks(t *testing.T) {
 		{"glm lite, none", small("glm4_moe_lite", map[string]any{"mlp_layer_types": types("sparse", "sparse", "sparse")}), nil},
 		{"hy 3 by default", small("hy_v3", nil), []int{0}},
 		{"hy 3", small("hy_v3", map[string]any{"mlp_layer_types": types("dense", "dense", "sparse")}), []int{0, 1}},
+		{"afmoe by default", small("afmoe", nil), []int{0}},
+		{"afmoe", small("afmoe", map[string]any{"num_dense_layers": 2}), []int{0, 1}},
+		{"kimi linear by default", small("kimi_linear", map[string]any{"kv_lora_rank": 16}), []int{0}},
+		{"kimi linear, two", small("kimi_linear", map[string]any{"first_k_dense_replace": 2}), []int{0, 1}},
+		{"kimi linear", small("kimi_linear", map[string]any{"mlp_layer_types": types("sparse", "sparse", "dense")}), []int{2}},
 		{"ernie by default", small("ernie4_5_moe", nil), []int{0}},
 		{"ernie, a range", small("ernie4_5_moe", map[string]any{"moe_layer_start_index": 0, "moe_layer_end_index": 1}), []int{2}},
 		{"ernie, every second", small("ernie4_5_moe", map[string]any{"moe_layer_interval": 2, "moe_layer_start_index": 0}), []int{0, 2}},
@@ -50,7 +56,8 @@ func TestDenseBlocks(t *testing.T) {
 	}
 }
 
-// TestRecentRefused: what the classes of these families would compute otherwise is refused.
+// TestRecentRefused: settings with which the class in Transformers would compute something that mt
+// lacks are errors.
 func TestRecentRefused(t *testing.T) {
 	for _, tc := range []struct {
 		changes map[string]any
@@ -63,6 +70,22 @@ func TestRecentRefused(t *testing.T) {
 		{small("hy_v3", map[string]any{"qk_norm": false}), "qk_norm: false is not supported"},
 		{small("hy_v3", map[string]any{"output_router_logits": true}), "output_router_logits: true: HYV3ForCausalLM has no loss of its router"},
 		{changed("hunyuan_v1_dense", map[string]any{"use_qk_norm": false}), "use_qk_norm: false is not supported"},
+		{small("afmoe", map[string]any{"attention_bias": true}), "attention_bias: true is not supported"},
+		{small("afmoe", map[string]any{"score_func": "softmax"}), `score_func: "softmax" is not supported in AfmoeForCausalLM, only sigmoid`},
+		{small("afmoe", map[string]any{"route_norm": false}), "route_norm: false is not supported in AfmoeForCausalLM, only true"},
+		{small("afmoe", map[string]any{"n_group": 2}), "n_group: 2: groups of experts are not supported"},
+		{small("afmoe", map[string]any{"num_shared_experts": 0}), "num_shared_experts: 0 is out of range"},
+		{small("afmoe", map[string]any{"output_router_logits": true}), "output_router_logits: true: AfmoeForCausalLM has no loss of its router"},
+		{small("afmoe", map[string]any{"sliding_window": json.RawMessage("null"), "layer_types": []any{"sliding_attention", "full_attention", "full_attention"}}),
+			`layer_types: layer 0 is "sliding_attention", and there is no sliding window`},
+		{small("kimi_linear", map[string]any{"hidden_act": "gelu"}), "hidden_act: \"gelu\" is not supported, only silu"},
+		{small("kimi_linear", map[string]any{"mla_use_nope": false}), "mla_use_nope: false is not supported"},
+		{small("kimi_linear", map[string]any{"moe_router_activation_func": "softmax"}), "moe_router_activation_func: \"softmax\" is not supported"},
+		{small("kimi_linear", map[string]any{"num_shared_experts": -1}), "num_shared_experts: -1 is out of range"},
+		{small("kimi_linear", map[string]any{"linear_attn_config": map[string]any{"kda_layers": []any{1, 2}, "full_attn_layers": []any{2}}}),
+			"full_attn_layers: layer 2: layers count from 1, each in one list"},
+		{small("kimi_linear", map[string]any{"linear_attn_config": map[string]any{"kda_layers": []any{1}, "full_attn_layers": []any{3}}}),
+			"kda_layers: layer 2 is in no list"},
 		{small("ernie4_5_moe", map[string]any{"moe_layer_start_index": 3}), "moe_layer_start_index: no layer has experts"},
 		{small("ernie4_5_moe", map[string]any{"moe_norm_min": 0.1}), "moe_norm_min: 0.1 is out of range"},
 		{small("ernie4_5_moe", map[string]any{"moe_k": 65}), "moe_k: 65 is out of range"},
@@ -73,7 +96,8 @@ func TestRecentRefused(t *testing.T) {
 	}
 }
 
-// TestRecentInline: what an inline config says comes back from the config.json that is made of it.
+// TestRecentInline: the config.json written for an inline config of these families reads back as
+// the same config.
 func TestRecentInline(t *testing.T) {
 	without := func(m map[string]any, keys ...string) map[string]any {
 		for _, k := range keys {
@@ -84,8 +108,15 @@ func TestRecentInline(t *testing.T) {
 	for _, changes := range []map[string]any{
 		small("glm4_moe_lite", map[string]any{"mlp_layer_types": []any{"dense", "sparse", "dense"}, "n_group": 4, "topk_group": 2, "n_routed_experts": 16,
 			"attention_bias": true, "rope_interleave": false, "norm_topk_prob": false}),
+		without(small("kimi_linear", map[string]any{"mlp_layer_types": []any{"sparse", "dense", "sparse"}, "num_expert_group": 4, "topk_group": 2,
+			"num_experts": 16, "num_experts_per_token": 3, "moe_renormalize": false, "attention_bias": true, "linear_num_heads": 3, "linear_head_dim": 24,
+			"model_max_length": 77, "layer_types": []any{"full_attention", "linear_attention", "full_attention"}}), "num_experts_per_tok",
+			"max_position_embeddings"),
 		changed("hunyuan_v1_dense", map[string]any{"rope_scaling": map[string]any{"type": "dynamic", "alpha": 1000.0, "factor": 1.0}, "attention_bias": true}),
 		small("hy_v3", map[string]any{"mlp_layer_types": []any{"dense", "dense", "sparse"}, "attention_bias": true, "mlp_bias": true, "router_scaling_factor": 1.5}),
+		small("afmoe", map[string]any{"mup_enabled": true, "route_scale": 2.5, "num_dense_layers": 2, "sliding_window": 7,
+			"layer_types": []any{"full_attention", "sliding_attention", "sliding_attention"}}),
+		small("afmoe", map[string]any{"layer_types": []any{"full_attention", "full_attention", "full_attention"}}),
 		without(small("ernie4_5_moe", map[string]any{"moe_num_experts": 8, "moe_k": 2, "moe_layer_interval": 1, "moe_layer_start_index": 1, "moe_layer_end_index": 1,
 			"use_bias": true, "moe_num_shared_experts": 0, "output_router_logits": true, "router_aux_loss_coef": 0.5}), "num_experts_per_tok"),
 	} {
@@ -109,8 +140,9 @@ func TestRecentInline(t *testing.T) {
 	}
 }
 
-// TestAlphaOfRope: an alpha stretches the base of Hunyuan's rotary embedding, in documents of every length, and in no other
-// family. Source: transformers, HunYuanDenseV1RotaryEmbedding.compute_ntk_alpha_rope_parameters.
+// TestAlphaOfRope: in Hunyuan, alpha of rope type dynamic raises the RoPE base for documents of
+// every length. Other families refuse or ignore it. Source: transformers,
+// HunYuanDenseV1RotaryEmbedding.compute_ntk_alpha_rope_parameters.
 func TestAlphaOfRope(t *testing.T) {
 	rope := map[string]any{"rope_scaling": map[string]any{"type": "dynamic", "alpha": 1000.0, "factor": 1.0}, "head_dim": 16, "max_position_embeddings": 4}
 	c, err := parse(t, changed("hunyuan_v1_dense", rope))
@@ -129,5 +161,29 @@ func TestAlphaOfRope(t *testing.T) {
 	}
 	if c, err = parse(t, rope); err != nil || c.Rope.Type != "dynamic" {
 		t.Errorf("Llama's rotary embedding is %+v, error %v", c.Rope, err)
+	}
+}
+
+// TestKimiLinearLayers: the lists of linear_attn_config, which count from 1, say which blocks have KDA, unless layer_types
+// does. Names that Transformers knows besides are read too.
+func TestKimiLinearLayers(t *testing.T) {
+	config := map[string]any{"num_heads": 6, "head_dim": 24, "short_conv_kernel_size": 3, "kda_layers": []any{3, 1}, "full_attn_layers": []any{2}}
+	for _, tc := range []struct {
+		changes map[string]any
+		want    []bool
+	}{
+		{map[string]any{"linear_attn_config": config}, []bool{true, false, true}},
+		{map[string]any{"linear_attn_config": config, "layer_types": []any{linearAttention, linearAttention, fullAttention}}, []bool{true, true, false}},
+		{map[string]any{"linear_num_heads": 6, "linear_head_dim": 24, "linear_conv_kernel_dim": 3, "num_hidden_layers": 6}, []bool{true, true, true, true, false, true}},
+	} {
+		tc.changes["num_experts_per_tok"], tc.changes["norm_topk_prob"], tc.changes["num_expert_group"] = 5, false, 1
+		c, err := parse(t, small("kimi_linear", tc.changes))
+		if err != nil {
+			t.Errorf("%v: %v", tc.changes, err)
+			continue
+		}
+		if !slices.Equal(c.Recurrent, tc.want) || *c.KDA != (KDA{Heads: 6, Dim: 24, Taps: 3}) || c.NumExpertsPerTok != 5 || c.NormTopKProb || c.Turns(1) {
+			t.Errorf("%v: blocks %v have %+v; %d experts", tc.changes, c.Recurrent, *c.KDA, c.NumExpertsPerTok)
+		}
 	}
 }

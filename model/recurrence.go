@@ -3,8 +3,9 @@ package model
 // Recurrence is the mixing of a block's tokens that replaces attention in the blocks where Config.Recurrent is true. A
 // model has at most one kind of recurrence.
 type Recurrence interface {
-	// ConvFLOPs returns a token's forward FLOPs in the convolution. StateFLOPs returns a token's forward FLOPs in the
-	// state. Neither includes matrix products.
+	// ConvFLOPs returns one token's forward FLOPs in the convolution. StateFLOPs returns the FLOPs
+	// of updating and reading the state carried from token to token. Neither includes matrix
+	// products.
 	ConvFLOPs() int64
 	StateFLOPs() int64
 	// params returns the parameters of the first half of block n, except the norm at its start.
@@ -22,6 +23,8 @@ func (c *Config) Recurrence() Recurrence {
 		return c.Mamba2
 	case c.ShortConv != nil:
 		return c.ShortConv
+	case c.KDA != nil:
+		return c.KDA
 	}
 	return nil
 }
@@ -56,15 +59,17 @@ func (c *Config) RecurrentBlocks() (n int) {
 	return n
 }
 
-// convTaps returns the parameter with the weights of a convolution: count taps for each channel.
-func (n blockNames) convTaps(channels, count int) Param {
-	taps := matrix(RoleRecurTaps, count, n.stored(RoleRecurTaps, channels))
+// convTaps returns the parameter with the weights of a convolution: count taps for each channel. channels has the
+// number of channels of each tensor.
+func (n blockNames) convTaps(count int, channels ...int) Param {
+	taps := matrix(RoleRecurTaps, count, n.stored(RoleRecurTaps, channels...))
 	taps.Dims, taps.F32 = 3, true
 	return taps
 }
 
-// recurrentBlocks sets which blocks are recurrent: those whose entry in types equals kind. All other entries must be
-// full_attention. If types is nil, by says which blocks are recurrent.
+// recurrentBlocks sets c.Recurrent. A block is recurrent if its entry in types, the list
+// layer_types, equals kind; all other entries must be full_attention. If types is nil, blocks for
+// which by is true are recurrent.
 func (c *Config) recurrentBlocks(f *fields, types []string, kind string, by func(block int) bool) {
 	if f.err != nil {
 		return
@@ -85,8 +90,8 @@ func (c *Config) recurrentBlocks(f *fields, types []string, kind string, by func
 	}
 }
 
-// recurrentTypes returns the value of layer_types; recurrent and other are the names for blocks with and without a
-// recurrence.
+// recurrentTypes returns the list layer_types that describes c. recurrent and other are the words
+// for blocks with and without a recurrence.
 func (c *Config) recurrentTypes(recurrent, other string) []string {
 	types := make([]string, c.NumLayers)
 	for b := range types {

@@ -10,7 +10,7 @@ import (
 // The functions of this file report features that mt lacks as errors. Otherwise a model would silently be trained as a
 // different one.
 
-// dropouts are the keys that ask for dropout in some architecture.
+// dropouts are the keys with which some architecture asks for dropout.
 var dropouts = []string{"attention_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop", "hidden_dropout", "residual_dropout", "embedding_dropout"}
 
 // dropout sets an error if the config asks for dropout, which mt lacks. In a family whose published files ask for
@@ -28,10 +28,10 @@ func (c *Config) dropout(f *fields) {
 	c.Dropout = strings.Join(asked, ", ")
 }
 
-// noises maps keys that ask for noise in training to what the noise is added to.
+// noises maps keys that ask for noise in training to the tensor that gets the noise.
 var noises = map[string]string{"router_jitter_noise": "the router's input", "input_jitter_noise": "the input of experts"}
 
-// noNoise refuses the noise that key asks for.
+// noNoise sets an error if key, one of noises, asks for noise.
 func (f *fields) noNoise(key string) {
 	if x := f.float(key, 0, 0, 1); x > 0 {
 		f.fail(key, "%g: noise in %s is not supported; set it to 0 to train without", x, noises[key])
@@ -53,8 +53,9 @@ func (c *Config) hiddenByHeads(f *fields) {
 	}
 }
 
-// neutral maps keys that change some architecture's mathematics to the value that changes nothing; nil: only null
-// changes nothing. A family that supports a key lists it in its keys.
+// neutral maps keys that change the mathematics of some architecture to their neutral value, which
+// changes nothing. nil: only null is neutral. A family that supports such a key lists it in
+// family.keys. In all other families refuseOthers refuses any other value.
 var neutral = map[string]any{
 	"attention_bias": false, "mlp_bias": false, "lm_head_bias": false, "use_bias": false,
 	"qk_norm": false, "use_qk_norm": false, "qk_layernorm": false,

@@ -8,8 +8,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestResized: another vocabulary changes the tables and one number of
-// config.json, wherever that stands.
+// TestResized: Resized changes the embedding table and the head. In the kept config.json it changes
+// only vocab_size, at the top or in the language model's mapping.
 func TestResized(t *testing.T) {
 	const sizes = `"hidden_size": 64, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 4`
 	for _, tt := range []struct{ name, text, was, is string }{

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Rope describes a rotary embedding (arXiv:2104.09864) in the terms of
-// transformers.modeling_rope_utils. Fields that a type does not name are 0.
+// Rope describes a rotary embedding (arXiv:2104.09864) with the parameters of
+// transformers.modeling_rope_utils. Parameters that the type does not use are 0.
 type Rope struct {
 	Type    string // "default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional"
 	Theta   float64
@@ -37,8 +37,8 @@ var ropeTypes = []string{"default", "linear", "dynamic", "yarn", "longrope", "ll
 // first Partial of the pairs are rotated; the other pairs have frequency 0.
 const proportional = "proportional"
 
-// ntkAlpha is the type that Hunyuan's class makes of the type dynamic with an alpha. Its base is another (see
-// Rope.Alpha) and does not depend on the document's length.
+// ntkAlpha is mt's name for rope type dynamic with an alpha, as Hunyuan's class computes it. The
+// base is raised by Rope.Alpha and, unlike dynamic's, does not depend on the document's length.
 const ntkAlpha = "ntk_alpha"
 
 var ropeKeys = []string{"rope_type", "type", "rope_theta", "factor", "alpha", "low_freq_factor", "high_freq_factor",
@@ -84,8 +84,9 @@ func (c *Config) ropes(f *fields) {
 	}
 }
 
-// ropes4 returns the rotary embeddings of blocks with full attention and of blocks with a sliding window, read in the
-// spelling of Transformers 4.
+// ropes4 reads the spelling of Transformers 4: rope_theta and the mapping scaling. Result full is
+// the rotary embedding of blocks with full attention, and local is for blocks with a sliding
+// window.
 func (c *Config) ropes4(f, scaling *fields, theta float64) (full, local Rope) {
 	if scaling == nil {
 		scaling = &fields{where: f.where}
@@ -97,7 +98,8 @@ func (c *Config) ropes4(f, scaling *fields, theta float64) (full, local Rope) {
 	return full, Rope{Type: "default", Theta: f.float("rope_local_base_freq", c.family.localTheta, minTheta, maxTheta)}
 }
 
-// ropes5 does the work of ropes4 for the spelling of Transformers 5; o is the mapping rope_parameters.
+// ropes5 reads the spelling of Transformers 5: o is the mapping rope_parameters. Result full is the
+// rotary embedding of blocks with full attention, and local is for blocks with a sliding window.
 func (c *Config) ropes5(f, o *fields, theta float64) (full, local Rope) {
 	nested := o.has(fullAttention) || o.has(slidingAttention)
 	if !nested && c.family.localTheta > 0 {
@@ -184,7 +186,8 @@ func (f *fields) require(t string, keys ...string) {
 	}
 }
 
-// share returns p, the share of rotated elements, as Rope.Partial has it: 0 stands for all.
+// share converts partial_rotary_factor p to the form of Rope.Partial, in which 0 stands for all
+// elements.
 func share(p float64) float64 {
 	if p == 1 {
 		return 0
@@ -260,7 +263,8 @@ func (c *Config) longropeFields(o *fields, r *Rope) {
 	}
 }
 
-// rotary returns how many elements of a head the rotary embedding r rotates.
+// rotary returns how many elements of a head rotary embedding r rotates; a head's other elements
+// are left as they are.
 func (c *Config) rotary(r Rope) int {
 	dim := cmp.Or(r.Dim, c.turning())
 	if r.Partial == 0 || r.Type == proportional {
@@ -331,8 +335,8 @@ func (c *Config) RopeElems(maxPos int) int64 {
 	return n
 }
 
-// Ones returns how many ones end RopeTables' cos: the weights of norms of heads without weights. 0: there are no such
-// norms.
+// Ones returns how many ones end RopeTables' cos. Norms over heads without trained weights use the
+// ones as weights. 0: there are no such norms.
 func (c *Config) Ones() int {
 	if !c.QKNormPlain && !c.NormsValues {
 		return 0
@@ -348,7 +352,8 @@ func (c *Config) QueryScalingElems(maxPos int) int64 {
 	return int64(c.RopeRows(maxPos)) * int64(c.HeadDim/2)
 }
 
-// ropeJSON writes the rotary embeddings in both spellings.
+// ropeJSON writes the rotary embeddings to m, the keys of a config.json, in the spellings of
+// Transformers 4 and 5.
 func (c *Config) ropeJSON(m map[string]any) {
 	m["rope_theta"], m["rope_scaling"] = float(c.Rope.Theta), nil
 	if c.Rope.Partial != 0 {
@@ -370,7 +375,8 @@ func (c *Config) ropeJSON(m map[string]any) {
 	m["rope_parameters"] = map[string]any{fullAttention: five, slidingAttention: local.parameters()}
 }
 
-// parameters returns the mapping of r in Transformers 5.
+// parameters returns the mapping that describes r in rope_parameters, the spelling of Transformers
+// 5.
 func (r Rope) parameters() map[string]any {
 	m := r.json()
 	m["rope_theta"] = float(r.Theta)
@@ -444,8 +450,8 @@ func (c *Config) RopeTables(maxPos int) (cos, sin []float32) {
 	return cos, append(sin, make([]float32, len(cos)-len(sin))...)
 }
 
-// ropeSections returns one length for each section of a table. Documents up to this length, and longer than the
-// previous section's, use the section.
+// ropeSections returns the longest document of each section of a table, in rising order. A document
+// uses the first section that is long enough.
 func (c *Config) ropeSections(maxPos int) []int {
 	var out []int
 	for _, b := range c.ropeBounds() {
@@ -456,9 +462,9 @@ func (c *Config) ropeSections(maxPos int) []int {
 	return append(out, maxPos)
 }
 
-// frequencies returns the inverse frequencies of r for documents of length tokens, rounded wherever Transformers has
-// float32 tensors. For dynamic, length is the longest document of the section; Transformers takes the longest document
-// so far.
+// frequencies returns the inverse frequencies of r for documents of length tokens. It rounds to
+// float32 at the same points as Transformers. For rope type dynamic, length is the longest document
+// of the section, while Transformers takes the longest document so far.
 func (c *Config) frequencies(r Rope, length int) []float32 {
 	dim, theta := c.rotary(r), r.Theta
 	if r.Type == "dynamic" && length > c.MaxPositions {
@@ -503,7 +509,8 @@ func (c *Config) frequencies(r Rope, length int) []float32 {
 	return out
 }
 
-// attentionFactor returns the factor on cos and sin for documents of length tokens; 1 if the type has none.
+// attentionFactor returns the factor by which the rope type multiplies cos and sin, for documents
+// of length tokens; 1 if the type has none.
 func (c *Config) attentionFactor(r Rope, length int) float64 {
 	switch {
 	case r.ShortMScale != 0 && length <= r.OriginalMaxPositions:
@@ -533,15 +540,16 @@ func yarnScale(factor, mscale float64) float64 {
 	return 0.1*mscale*math.Log(factor) + 1
 }
 
-// ramp is the range of frequency indices in which yarn changes over. Below low frequencies are unchanged, above high
-// they are divided by the factor. Source: arXiv:2309.00071.
+// ramp is the range of frequency indices in which yarn interpolates. Frequencies below low stay as
+// they are, those above high are divided by the factor. Source: arXiv:2309.00071.
 type ramp struct{ low, high float64 }
 
 func (r Rope) yarnRamp(dim int) ramp {
 	if r.Type != "yarn" {
 		return ramp{}
 	}
-	// at returns the index of the frequency that makes the given number of turns within the original length.
+	// at returns the index, as a real number, of the frequency that makes the given number of turns
+	// within the original length.
 	at := func(turns float64) float64 {
 		return float64(dim) * math.Log(float64(r.OriginalMaxPositions)/(turns*2*math.Pi)) / (2 * math.Log(r.Theta))
 	}

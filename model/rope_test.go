@@ -11,12 +11,12 @@ import (
 	"mt/internal/testkit"
 )
 
-// ulps is the distance of a and b in units of the last place of float32.
+// ulps returns the distance of a and b in float32 units of the last place.
 func ulps(a, b float32) int64 {
 	return max(order(a), order(b)) - min(order(a), order(b))
 }
 
-// order numbers the float32 values from the least to the greatest.
+// order maps float32 values to integers in the same order, so that neighbours differ by 1.
 func order(x float32) int64 {
 	i := int64(int32(math.Float32bits(x)))
 	if i < 0 {
@@ -25,7 +25,8 @@ func order(x float32) int64 {
 	return i
 }
 
-// ropeCase is a case of testdata/rope.json, which testdata/rope.py made.
+// ropeCase is a case of testdata/rope.json: a config and the tables that Transformers computes for
+// it. testdata/rope.py made the file.
 type ropeCase struct {
 	Config json.RawMessage
 	Tables []struct {
@@ -37,10 +38,10 @@ type ropeCase struct {
 	}
 }
 
-// TestRopeAgainstTransformers compares with what Transformers computed. PyTorch's float32
-// pow, cos and sin are within one unit of the last place of the exact value, and ours are
-// rounded from float64. So inverse frequencies may differ by two units, or by three where
-// PyTorch multiplies afterwards, and an angle p·f by as many units of its own last place.
+// TestRopeAgainstTransformers: RopeTables agrees with Transformers. PyTorch's float32 pow, cos and
+// sin are within one unit of the last place of the exact value, and mt's are rounded from float64.
+// So inverse frequencies may differ by two units, or by three if PyTorch multiplies afterwards. An
+// angle p·f may differ by as many units of its own last place.
 func TestRopeAgainstTransformers(t *testing.T) {
 	raw := testkit.Must(os.ReadFile("testdata/rope.json"))(t)
 	var cases []ropeCase
@@ -101,8 +102,8 @@ func compareFrequencies(t *testing.T, got []float32, want []uint32) {
 	}
 }
 
-// TestRopeSections: a table has a section for documents up to each bound, and a document's rows begin at the section
-// of its length.
+// TestRopeSections: a longrope table has one section for documents up to the original length and
+// one for longer documents. RopeShift gives the section's first row.
 func TestRopeSections(t *testing.T) {
 	eights := []float64{1, 1, 1, 1, 1, 1, 1, 1}
 	long := Rope{Type: "longrope", Theta: 1e4, OriginalMaxPositions: 10, ShortFactor: eights, LongFactor: eights}

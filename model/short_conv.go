@@ -7,13 +7,14 @@ type ShortConv struct {
 	Bias           bool // the convolution and both products have biases
 }
 
-// ConvFLOPs implements Recurrence.
+// ConvFLOPs implements Recurrence: one multiply-add per tap and channel.
 func (r *ShortConv) ConvFLOPs() int64 { return 2 * int64(r.Taps) * int64(r.Channels) }
 
-// StateFLOPs implements Recurrence. There is no state.
+// StateFLOPs implements Recurrence. It is 0, because a short convolution carries no state.
 func (r *ShortConv) StateFLOPs() int64 { return 0 }
 
-// shortConvTensors are the names of the tensors of a gated short convolution.
+// shortConvTensors are the usual tensor names of a gated short convolution, after the block's
+// prefix.
 var shortConvTensors = tensors{
 	RoleRecurIn:       {"conv.in_proj.weight"},
 	RoleRecurInBias:   {"conv.in_proj.bias"},
@@ -27,7 +28,7 @@ func (r *ShortConv) tensorNames(role Role) []string { return shortConvTensors[ro
 
 func (r *ShortConv) params(n blockNames) []Param {
 	h := n.c.HiddenSize
-	p := []Param{matrix(RoleRecurIn, h, n.stored(RoleRecurIn, 3*r.Channels)), n.convTaps(r.Channels, r.Taps)}
+	p := []Param{matrix(RoleRecurIn, h, n.stored(RoleRecurIn, 3*r.Channels)), n.convTaps(r.Taps, r.Channels)}
 	if r.Bias {
 		p = append(p, vector(RoleRecurInBias, n.stored(RoleRecurInBias, 3*r.Channels)),
 			vector(RoleRecurTapsBias, n.stored(RoleRecurTapsBias, r.Channels)), vector(RoleRecurOutBias, n.stored(RoleRecurOutBias, h)))

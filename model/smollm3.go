@@ -20,8 +20,8 @@ func (c *Config) smolLM3(f *fields) {
 	c.windows(f, usedWindow(f), func(b int) bool { return !c.Turns(b) })
 }
 
-// noRope reads no_rope_layers: 1 for a block with a rotary embedding, as Transformers reads it, and 0 for one without.
-// Otherwise every no_rope_layer_interval-th block has none.
+// noRope reads no_rope_layers. As in Transformers, 1 stands for a block with a rotary embedding,
+// and 0 for a block without. If the key is missing, every no_rope_layer_interval-th block has none.
 func (c *Config) noRope(f *fields) {
 	turns := f.ints("no_rope_layers", 1)
 	every := f.int("no_rope_layer_interval", 4, 1, maxLayers)

@@ -28,7 +28,8 @@ func (c *Config) starcoder2(f *fields) {
 	c.QKVBias = f.bool("use_bias", true)
 	c.OBias, c.MLPBias = c.QKVBias, c.QKVBias
 	c.uniformWindow(f)
-	// Transformers ignores both keys; published files have these values.
+	// Published files have these values of norm_type and mlp_type, which Transformers ignores.
+	// Other values are refused.
 	for key, known := range map[string]string{"norm_type": "layer_norm", "mlp_type": "default"} {
 		if v := f.str(key, known); v != known {
 			f.fail(key, "%q is not supported; known: %s", v, known)

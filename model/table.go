@@ -21,6 +21,9 @@ func (c *Config) Layers() []Layer {
 	if c.LearnedPositions {
 		add(Layer{Kind: Positions, Params: []Param{matrix(RolePositions, c.HiddenSize, stack(c.outer(RolePositions), c.MaxPositions))}})
 	}
+	if c.PerLayerSize > 0 {
+		add(Layer{Kind: PerLayer, Params: c.perLayerInputs()})
+	}
 	for b := range c.NumLayers {
 		n := blockNames{c, b}
 		if kind := c.FirstLayer(b); c.HasMLP(b) {
@@ -41,6 +44,18 @@ func (c *Config) Layers() []Layer {
 	return out
 }
 
+// perLayerInputs returns the parameters of the layer that computes the per-layer inputs of all blocks; nil: there are
+// none.
+func (c *Config) perLayerInputs() []Param {
+	if c.PerLayerSize == 0 {
+		return nil
+	}
+	width := c.NumLayers * c.PerLayerSize
+	return []Param{matrix(RolePerLayerTable, width, stack(c.outer(RolePerLayerTable), c.PerLayerVocab)),
+		matrix(RolePerLayerProj, c.HiddenSize, stack(c.outer(RolePerLayerProj), width)),
+		vector(RolePerLayerNorm, stack(c.outer(RolePerLayerNorm), c.PerLayerSize))}
+}
+
 func (c *Config) headLayer() Layer {
 	l := Layer{Kind: Head, Tied: c.TieEmbeddings}
 	l.Params = []Param{vector(RoleFinalNorm, stack(c.outer(RoleFinalNorm), c.HiddenSize))}
@@ -56,7 +71,7 @@ func (c *Config) headLayer() Layer {
 	return l
 }
 
-// Layouts returns the layout of every layer, see NewLayout.
+// Layouts returns the memory layout of every layer. bf16 is as in NewLayout.
 func (c *Config) Layouts(bf16 bool) []Layout {
 	var out []Layout
 	for _, l := range c.Layers() {
@@ -65,7 +80,7 @@ func (c *Config) Layouts(bf16 bool) []Layout {
 	return out
 }
 
-// EmbedParam returns the embedding table (VocabSize, HiddenSize).
+// EmbedParam returns the parameter of the embedding table (VocabSize, HiddenSize).
 func (c *Config) EmbedParam() Param {
 	p := []Param{matrix(RoleEmbed, c.HiddenSize, stack(c.outer(RoleEmbed), c.VocabSize))}
 	c.frozen(p)
@@ -73,7 +88,8 @@ func (c *Config) EmbedParam() Param {
 	return p[0]
 }
 
-// outer returns the full tensor names of role r, for a role outside the blocks such as the embedding.
+// outer returns the full tensor names of role r, for a role that is not in a block, such as the
+// embedding.
 func (c *Config) outer(r Role) (names []string) {
 	for _, s := range c.tensorNames(r) {
 		names = append(names, c.names().model+s)
@@ -81,7 +97,7 @@ func (c *Config) outer(r Role) (names []string) {
 	return names
 }
 
-// blockNames builds the parameters of one decoder block from the family's tensor names.
+// blockNames builds the parameters of one decoder block, with shapes and the family's tensor names.
 type blockNames struct {
 	c     *Config
 	block int
@@ -144,7 +160,9 @@ func (n blockNames) attention() []Param {
 		if c.QKNormWhole {
 			ofQ, ofK = q, kv
 		}
-		p = append(p, vector(RoleQNorm, n.stored(RoleQNorm, ofQ)), vector(RoleKNorm, n.stored(RoleKNorm, ofK)))
+		if p = append(p, vector(RoleQNorm, n.stored(RoleQNorm, ofQ))); !heads.Shared {
+			p = append(p, vector(RoleKNorm, n.stored(RoleKNorm, ofK)))
+		}
 	}
 	if c.Sinks {
 		p = append(p, vector(RoleSinks, n.stored(RoleSinks, c.NumHeads)))
@@ -175,7 +193,7 @@ func (n blockNames) norm(weight, bias Role) []Param {
 // mlp returns the parameters of a dense block's second half: the MLP, with the norm before it.
 func (n blockNames) mlp() []Param {
 	c := n.c
-	h, f := c.HiddenSize, c.IntermediateSize
+	h, f := c.HiddenSize, c.MLPSize(n.block)
 	var p []Param
 	if c.NormsInputs() && !c.SharedNorm {
 		p = n.norm(RoleMLPNorm, RoleMLPNormBias)
@@ -197,6 +215,10 @@ func (n blockNames) mlp() []Param {
 	}
 	if c.NormsOutputs() {
 		p = append(p, vector(RolePostMLPNorm, n.stored(RolePostMLPNorm, h)))
+	}
+	if per := c.PerLayerSize; per > 0 {
+		p = append(p, matrix(RolePerLayerGate, h, n.stored(RolePerLayerGate, per)), matrix(RolePerLayerOut, per, n.stored(RolePerLayerOut, h)),
+			vector(RolePerLayerPostNorm, n.stored(RolePerLayerPostNorm, h)))
 	}
 	return append(p, n.layerScalar()...)
 }
@@ -237,6 +259,9 @@ func (n blockNames) router() []Param {
 		bias.SavedF32, bias.Frozen = true, true
 		p = append(p, bias)
 	}
+	if n.c.NormsExperts() {
+		p = append(p, vector(RolePostMLPNorm, n.stored(RolePostMLPNorm, h)))
+	}
 	return p
 }
 
@@ -265,8 +290,8 @@ func (n blockNames) expert(e int) []Param {
 	return p
 }
 
-// stack makes one Stored for each name, with the given numbers of rows one below the other. A single name stands for
-// one tensor with all rows.
+// stack makes one Stored for each name. The numbers of rows are in rows; the tensors lie one below
+// the other in the parameter. A single name stands for one tensor with all rows.
 func stack(names []string, rows ...int) []Stored {
 	if len(names) == 1 {
 		sum := 0
@@ -295,7 +320,7 @@ func vector(r Role, ps []Stored) Param {
 	return p
 }
 
-// counts are numbers of parameters: of all, and of those that take part in matrix products.
+// counts has two numbers of parameters: all, and the ones in matrix products.
 type counts struct{ all, matrix int64 }
 
 func count(ps []Param) counts {
@@ -309,16 +334,17 @@ func count(ps []Param) counts {
 	return n
 }
 
-// Params returns the number of parameters; a tied tensor counts once. It does not build the table.
+// Params returns the number of parameters; a tied tensor counts once. It counts one block of each
+// kind instead of building the whole parameter table.
 func (c *Config) Params() int64 {
 	n := blockNames{c, 0}
 	moe, experts := int64(c.ExpertBlocks()), int64(c.NumExperts)
 	head := c.headLayer()
-	sum := head.Elems() + c.EmbedParam().Elems() + c.firstHalves().all
+	sum := head.Elems() + c.EmbedParam().Elems() + c.firstHalves().all + count(c.perLayerInputs()).all
 	if c.LearnedPositions {
 		sum += int64(c.MaxPositions) * int64(c.HiddenSize)
 	}
-	sum += c.denseBlocks() * count(n.mlp()).all
+	sum += c.mlps().all
 	if moe > 0 {
 		sum += moe * (count(n.router()).all + experts*count(n.expert(0)).all + n.sharedExpert().all)
 	}
@@ -332,9 +358,27 @@ func (c *Config) MatrixParams() int64 {
 	n := blockNames{c, 0}
 	moe := int64(c.ExpertBlocks())
 	sum := int64(c.VocabSize)*int64(c.HiddenSize) + c.firstHalves().matrix
-	sum += c.denseBlocks() * count(n.mlp()).matrix
+	sum += c.mlps().matrix
+	sum += int64(c.NumLayers) * int64(c.PerLayerSize) * int64(c.HiddenSize)
 	if moe > 0 {
 		sum += moe * (count(n.router()).matrix + int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix + n.sharedExpert().matrix)
+	}
+	return sum
+}
+
+// mlps counts the parameters of all dense MLPs. Those of the last Config.SharedKV blocks may be wider.
+func (c *Config) mlps() (sum counts) {
+	of := map[int]counts{} // by width
+	for b := range c.NumLayers {
+		if !c.HasMLP(b) {
+			continue
+		}
+		n, known := of[c.MLPSize(b)]
+		if !known {
+			n = count(blockNames{c, b}.mlp())
+			of[c.MLPSize(b)] = n
+		}
+		sum.all, sum.matrix = sum.all+n.all, sum.matrix+n.matrix
 	}
 	return sum
 }
@@ -362,7 +406,7 @@ func (c *Config) firstHalves() (sum counts) {
 	return sum
 }
 
-// sharedExpert counts the parameters of the block's shared expert; zero: there is none.
+// sharedExpert counts the parameters of the block's shared expert; zero if there is none.
 func (n blockNames) sharedExpert() counts {
 	if n.c.SharedSize == 0 {
 		return counts{}

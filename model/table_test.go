@@ -16,7 +16,7 @@ func preset(t *testing.T, name string) *Config {
 	return c
 }
 
-// TestParams compares with the numbers of parameters published for the models.
+// TestParams: presets have as many parameters as the published models.
 func TestParams(t *testing.T) {
 	for name, want := range map[string]int64{
 		"llama-1b": 1235814400, "llama-3b": 3212749824, "llama-7b": 6738415616, "llama-8b": 8030261248,
@@ -30,7 +30,7 @@ func TestParams(t *testing.T) {
 		"olmo2-7b": 7298617344, "olmo3-7b": 7298011136, "smollm3-3b": 3075098624, "granite3.1-2b": 2533531648, "granite3.1-8b": 8170848256,
 		"glm4-9b": 9400279040, "mixtral-8x7b": 46702792704, "gpt2": 124439808, "gpt2-medium": 354823168, "gpt2-large": 774030080,
 		"gpt2-xl": 1557611200, "pythia-160m": 162322944, "pythia-1b": 1011781632, "pythia-6.9b": 6857302016,
-		// Of the same sizes as transformers counts them in its classes.
+		// These are the numbers that transformers counts in its classes for the same sizes.
 		"qwen3.5-4b": 4205751296, "qwen3.5-9b": 8953803264, "qwen3.5-27b": 26895998464, "qwen3.5-35b-a3b": 34660610688, "minimax-m2": 228689764864, // with its biases of choice, which are buffers there
 		"nemotron-3-nano": 31577940288,
 	} {
@@ -48,8 +48,8 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// TestActiveParams: only the experts of one token count. Together with the embedding, which does not count, this is
-// the "a3b" and "a22b" in the names.
+// TestActiveParams: MatrixParams counts only the experts that one token passes. Together with the
+// embedding this gives the "a3b" and "a22b" (active parameters) in the models' names.
 func TestActiveParams(t *testing.T) {
 	for name, want := range map[string]float64{"qwen3-30b-a3b": 3.35e9, "qwen3-235b-a22b": 22.2e9, "qwen3.5-35b-a3b": 3.45e9} {
 		c := preset(t, name)
@@ -59,10 +59,11 @@ func TestActiveParams(t *testing.T) {
 	}
 }
 
-// TestParamsOfPapers: these models have the numbers of parameters in their papers, in all and per token. gpt-oss
-// counts the lm_head as active, but not the embedding (arXiv:2508.10925, table 1). DeepSeek-V3 has 671B and 37B
-// (arXiv:2412.19437); its published tensors without multi-token prediction have 671026419200 elements. V2-Lite has
-// 15706484224 (15.7B and 2.4B in arXiv:2405.04434).
+// TestParamsOfPapers: presets have the numbers of parameters that the papers give, in total and per
+// token. gpt-oss counts the lm_head as active, but not the embedding (arXiv:2508.10925, table 1).
+// DeepSeek-V3 has 671B and 37B (arXiv:2412.19437); its published tensors without multi-token
+// prediction have 671026419200 elements. V2-Lite has 15706484224 (15.7B and 2.4B in
+// arXiv:2405.04434).
 func TestParamsOfPapers(t *testing.T) {
 	for _, tc := range []struct {
 		name               string
@@ -74,6 +75,7 @@ func TestParamsOfPapers(t *testing.T) {
 		{"deepseek-v3", 671026419200, 37e9, 0, 0.5e9},
 		{"deepseek-v2-lite", 15706484224, 2.4e9, 0, 0.1e9},
 		{"glm-4.7-flash", 30e9, 3e9, 0.01, 0.9e9},
+		{"kimi-linear-48b-a3b", 48e9, 3e9, 0.03, 0.5e9},
 	} {
 		c := preset(t, tc.name)
 		if got := float64(c.Params()); math.Abs(got-tc.all) > tc.allWithin*tc.all {
@@ -92,8 +94,9 @@ func TestParamsOfPapers(t *testing.T) {
 	}
 }
 
-// TestPairsOfLatentAttention: a pair costs its score, over the width of a key, and its value, once forward and twice
-// backward: 6·heads·(192+128) FLOPs.
+// TestPairsOfLatentAttention: a (query, key) pair costs 2·192 FLOPs for its score, over a key's
+// width, and 2·128 for its value, per head. With the backward, which takes twice the forward, that
+// is 6·heads·(192+128) FLOPs.
 func TestPairsOfLatentAttention(t *testing.T) {
 	c := preset(t, "deepseek-v3")
 	if got, want := c.FLOPs(0, 1), 6.0*128*(192+128); got != want {
@@ -111,8 +114,8 @@ func TestPairsOfLatentAttention(t *testing.T) {
 	}
 }
 
-// TestPresetsOfQwen: the keys of these models' published config.json besides the sizes. Qwen2.5 are base models, Qwen3
-// chat models.
+// TestPresetsOfQwen: besides sizes, presets have the norm epsilon, positions and end token of the
+// published config.json. Qwen2.5 presets are base models, Qwen3 presets chat models.
 func TestPresetsOfQwen(t *testing.T) {
 	for name, want := range map[string]struct {
 		eps            float32
@@ -258,7 +261,8 @@ func TestInitRow(t *testing.T) {
 			t.Fatalf("row %d differs when it is asked for alone", row)
 		}
 	}
-	// Pinned, so that a change of the generator does not go unnoticed.
+	// The first value is pinned: a change of the generator would give other initial weights for the
+	// same seed.
 	if all[0] != goldenInit {
 		t.Errorf("first value %v, want %v", all[0], goldenInit)
 	}
@@ -296,8 +300,8 @@ func TestInitRow(t *testing.T) {
 
 const goldenInit = float32(-0.01919509)
 
-// moments checks mean, deviation and kurtosis of n values within six standard
-// errors each (σ/√n, σ/√2n, √(96/n)).
+// moments checks that mean, deviation and kurtosis of the n values x are those of N(0, sigma),
+// within six standard errors each: σ/√n, σ/√2n, and √(96/n) for the kurtosis.
 func moments(t *testing.T, x []float32, sigma float64) {
 	t.Helper()
 	var sum, sq, four float64

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// float is a number that JSON writes as Python prints a float: 8.0, not 8. Transformers 4 refuses a whole number in
-// place of a float.
+// float is a number that JSON writes as Python prints a float: 8.0, not 8. Transformers 4 refuses a
+// whole number where it wants a float.
 type float float64
 
-// MarshalJSON writes the shortest digits that give f back.
+// MarshalJSON writes f with the fewest digits that read back as f.
 func (f float) MarshalJSON() ([]byte, error) {
 	s := strconv.FormatFloat(float64(f), 'g', -1, 64)
 	if !strings.ContainsAny(s, ".e") {
@@ -43,7 +43,7 @@ func (c *Config) Resized(n int) *Config {
 	return &out
 }
 
-// vocabKey is the key of the vocabulary size.
+// vocabKey is the key of config.json for the vocabulary size.
 const vocabKey = "vocab_size"
 
 // JSON returns the config.json for weights saved in the given dtype ("bfloat16", "float32"). A text that was read
@@ -97,9 +97,9 @@ func (c *Config) JSON(dtype string) []byte {
 	return append(out, '\n')
 }
 
-// JSONAsRead returns the config.json to put beside weights saved in the format that they were read in: the text that
-// was read. A vocabulary size changed by Resized is in this text. For an inline config the result is that of
-// JSON("bfloat16").
+// JSONAsRead returns the config.json for weights that are saved in the same format as they were
+// read. The text is as it was read, apart from a vocabulary size that Resized changed. For an
+// inline config it is JSON("bfloat16").
 func (c *Config) JSONAsRead() []byte {
 	if c.source.raw != nil {
 		return c.source.raw
@@ -118,7 +118,7 @@ func tokenIDs(ids []int) any {
 	return ids
 }
 
-// optional returns nil for 0, which JSON writes as null, and otherwise n; optionalFloat does the same.
+// optional returns n, or for 0 nil, which JSON writes as null.
 func optional(n int) any {
 	if n == 0 {
 		return nil

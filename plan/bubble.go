@@ -30,7 +30,8 @@ func (r *Run) Idle() float64 {
 	return 1 - busy/(end*float64(len(programs)))
 }
 
-// visitKey identifies the visits whose launches take equally long.
+// visitKey identifies the visits of one layer in one phase and stage. Their launches take equally
+// long in the simulation.
 type visitKey struct {
 	layer int
 	phase schedule.Phase
@@ -69,7 +70,8 @@ func (r *Run) visitCosts(s schedule.Spec, n int) map[visitKey]float64 {
 	return costs
 }
 
-// play simulates the programs of all lanes, each with a clock of its own.
+// play is the state of a simulation that runs the programs of all lanes. Each lane has a clock of
+// its own.
 type play struct {
 	programs []*schedule.Program
 	costs    map[visitKey]float64
@@ -97,8 +99,8 @@ func (p *play) run() (busy, end float64) {
 	return busy, end
 }
 
-// launch simulates the next launch of a lane and returns its time. ok is false if an input comes from another lane that
-// has not computed it yet in the simulation.
+// launch simulates the next launch of a lane and returns how long it takes. If another lane has not
+// computed an input yet, ok is false, and the caller continues with other lanes.
 func (p *play) launch(lane int) (took float64, ok bool) {
 	program := p.programs[lane]
 	l := program.Launches[p.next[lane]]

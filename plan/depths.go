@@ -7,16 +7,17 @@ type Depths struct {
 	GradSlabs       int `json:"grad_slabs"`       // landed gradients, without clipping or on their way to a disk; at least 1, or 2 with tied embeddings and no clipping
 	ActivationSlots int `json:"activation_slots"` // layer inputs of one micro-batch on the device; at least 3. With hidden states on the host: host buffers for all layers
 	BatchesAhead    int `json:"batches_ahead"`    // batches packed ahead; at least 1
-	// With several ranks; both are 0 for a single rank.
+	// ExchangeBuffers and GathersAhead are for runs with several ranks; both are 0 for a single
+	// rank.
 	ExchangeBuffers int `json:"exchange_buffers,omitempty"` // layers whose gradients are exchanged at once; at least 1
 	GathersAhead    int `json:"gathers_ahead,omitempty"`    // layers whose tiles are gathered from all ranks at once; at least 1
-	// With matrices that are updated whole; else 0.
+	// MatrixBuffers is 0 unless an optimizer such as Muon updates matrices whole.
 	MatrixBuffers int `json:"matrix_buffers,omitempty"` // for each lane; at least 1
-	// With state on disk; else 0.
+	// StateSlots is 0 unless some state is on disk.
 	StateSlots int `json:"state_slots,omitempty"` // layers with their state in memory; at least 1
 }
 
-// Depth describes one of the depths and the key that sets it.
+// Depth describes a field of Depths and the field's configuration key.
 type Depth struct {
 	Name   string // name of the key, after "pipeline."
 	Least  int    // minimum for a run; tied embeddings may need more slabs

@@ -19,10 +19,11 @@ type Writes struct {
 // Unknown is the value of Writes.Saves if the number of saves depends on the data.
 const Unknown = -1
 
-// AtMost returns the peak disk usage of the run in bytes, beyond the present usage. A new checkpoint, or the final
-// model, is complete before the checkpoint that it replaces is removed. With a limit of 1, the checkpoint before the
-// last still exists when the final model is written, because no step has confirmed the last one. For an unlimited
-// number of checkpoints and unknown saves, the result is math.MaxInt64.
+// AtMost returns the run's peak disk usage in bytes, beyond the present usage. A new checkpoint, or
+// the final model, is complete before the checkpoint that it replaces is removed. With a limit of
+// 1, two checkpoints still exist when the final model is written: the older one is removed only
+// after a step has followed the newer. If neither checkpoints nor saves are bounded in number, the
+// result is math.MaxInt64.
 func (w Writes) AtMost() int64 {
 	saves := w.Saves
 	if saves == Unknown {
@@ -67,7 +68,8 @@ func (w Writes) AtMost() int64 {
 	return sum(w.Log, max(most, sum(now, w.Model, w.Average)))
 }
 
-// times returns n·bytes, and sum the sum of its arguments; a result beyond math.MaxInt64 becomes math.MaxInt64.
+// times returns n·bytes, and sum below returns the sum of its arguments. Both return math.MaxInt64
+// instead of overflowing.
 func times(n int, bytes int64) int64 {
 	high, low := bits.Mul64(uint64(n), uint64(bytes))
 	if high > 0 || low > math.MaxInt64 {

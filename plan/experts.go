@@ -7,13 +7,14 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// maxIdle is a limit for the expected number of idle experts: the experts of a layer that no token of a step chooses.
-// From this number on, each expert is fetched on demand, after the routing is known. Below it, all experts are fetched
-// ahead of the routing.
+// maxIdle bounds the expected number of idle experts in a layer: experts that no token of a step
+// chooses. If maxIdle or more are expected, each expert is fetched on demand, when the routing is
+// known. Otherwise all experts are fetched ahead of the routing.
 const maxIdle = 0.5
 
-// resolveExperts sets the number of experts and when they are fetched. The choice depends on the planned tokens of a
-// step, not on measurements, so repeated runs make the same choice.
+// resolveExperts sets the number of experts and decides whether they are fetched ahead of the
+// routing or on demand. The decision depends on the planned tokens of a step, not on measurements,
+// so repeated runs make the same one.
 func (r *Run) resolveExperts(q Request) {
 	if r.ExpertLayers() > 0 {
 		r.Experts = q.Config.NumExperts
@@ -34,8 +35,9 @@ func (r *Run) ExpertLayers() int { return r.Spec.Config.ExpertBlocks() }
 // Balances reports whether the loss includes a load-balancing term for experts.
 func (r *Run) Balances() bool { return r.Experts > 0 && r.Spec.Config.OutputRouterLogits }
 
-// ExpertStateBytes returns the size of the MoE state on the device: the normed input, the sum of the experts' outputs
-// and the routing, for all tokens of a step. All layers with experts use the same memory, one after the other.
+// ExpertStateBytes returns the device memory that layers with experts need for all tokens of a
+// step: the normed input, the sum of the experts' outputs and the routing. All such layers use the
+// same memory, one after the other.
 func (r *Run) ExpertStateBytes() int64 {
 	if r.Experts == 0 || !r.hasExperts() {
 		return 0
@@ -43,8 +45,8 @@ func (r *Run) ExpertStateBytes() int64 {
 	return r.Spec.MoEBytes(r.Limits.Tokens, !r.EvalOnly)
 }
 
-// RoutingBytes returns the host memory for a layer's routing: the start of each expert's pairs, the sums of router
-// probabilities, and the pair counts of all lanes.
+// RoutingBytes returns the host memory for one layer's routing: where each expert's (token, expert)
+// pairs begin, the sums of router probabilities, and the pair counts of all lanes.
 func (r *Run) RoutingBytes() int64 {
 	if r.Experts == 0 || !r.hasExperts() {
 		return 0
@@ -52,7 +54,7 @@ func (r *Run) RoutingBytes() int64 {
 	return alignUp(4 * int64(r.Spec.Config.AllExperts()+1+2*r.Experts))
 }
 
-// Experts describes the traffic of a run's experts in a step.
+// Experts describes how a run fetches its experts and how many bytes that takes in a step.
 type Experts struct {
 	Layers  int     `json:"layers"`
 	Experts int     `json:"experts"`       // in each layer with experts
@@ -60,13 +62,15 @@ type Experts struct {
 	Shared  bool    `json:"shared"`        // each layer has one more expert for all tokens
 	Fetched string  `json:"fetched"`       // "ahead" of the routing, "on demand" or, without copies, "in place"
 	Idle    float64 `json:"expected_idle"` // expected number of experts of a layer without tokens in a full step, if all experts are equally likely
-	// Bytes of expert tiles, without shared experts, that cross the link in a full step: for all experts, and for the
-	// expected number of chosen experts.
+	// AllBytes and ExpectedBytes count the bytes of expert tiles, without shared experts, that a
+	// full step copies to the device. AllBytes is for all experts, ExpectedBytes for the expected
+	// number of experts with tokens.
 	AllBytes      int64 `json:"all_bytes"`
 	ExpectedBytes int64 `json:"expected_bytes"`
 }
 
-// ExpertTraffic returns the traffic of r's experts; nil if r has none.
+// ExpertTraffic describes how r's experts are fetched, and the bytes of that; nil if r has no
+// experts.
 func (r *Run) ExpertTraffic() *Experts {
 	if r.Experts == 0 {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"mt/model"
 )
 
-// a3b has the shape of Qwen3-30B-A3B, and b235 the shape of Qwen3-235B-A22B.
+// a3b and b235 return configs with the sizes of Qwen3-30B-A3B and Qwen3-235B-A22B.
 func a3b() *model.Config { return withExperts(2048, 768, 48, 32, 4) }
 
 func b235() *model.Config { return withExperts(4096, 1536, 94, 64, 4) }
@@ -27,7 +27,8 @@ func withExperts(hidden, ffn, blocks, heads, kv int) *model.Config {
 		Rope: model.Rope{Type: "default", Theta: 1e6}}
 }
 
-// small has two blocks with experts around one without.
+// small requests a run of three blocks: the first and the last have experts, the middle one has
+// not.
 func small() Request {
 	q := request()
 	q.Config = config(3, false)
@@ -36,8 +37,9 @@ func small() Request {
 	return q
 }
 
-// TestSizesWithExperts: slots and gradient buffers hold one part of a layer, and slabs a whole layer. The state holds
-// all tokens of a step, once.
+// TestSizesWithExperts: a weight slot and a gradient buffer hold one expert or block, while a slab
+// holds the gradient of a whole layer with experts. The layers with experts share one state for all
+// tokens of a step.
 func TestSizesWithExperts(t *testing.T) {
 	for _, act := range []device.DType{device.F32, device.BF16} {
 		q := small()
@@ -67,8 +69,9 @@ func TestSizesWithExperts(t *testing.T) {
 	}
 }
 
-// TestExpertsAheadOrOnDemand: the plan depends on the tokens T of a step. With K of E experts a token, E(1−K/E)^T
-// experts are idle.
+// TestExpertsAheadOrOnDemand: experts are fetched on demand if a step has so few tokens that some
+// stay idle. With K of E experts chosen for each of T tokens, E·(1−K/E)^T are expected to be idle;
+// the limit is 0.5.
 func TestExpertsAheadOrOnDemand(t *testing.T) {
 	q := small()
 	for rows, want := range map[int]string{1: "on demand", 20: "on demand", 27: "ahead", 1000: "ahead"} {
@@ -96,8 +99,8 @@ func TestExpertsAheadOrOnDemand(t *testing.T) {
 	}
 }
 
-// TestExpertTraffic: all experts are fetched in the forward, and again in the backward, except those that the slots
-// keep at the last router.
+// TestExpertTraffic: a step fetches all experts in the forward and again in the backward. Experts
+// of the last layer whose tiles still lie in weight slots are not fetched again.
 func TestExpertTraffic(t *testing.T) {
 	q := small()
 	q.Depths.WeightSlots, q.HeadShards = 5, 1
@@ -112,8 +115,8 @@ func TestExpertTraffic(t *testing.T) {
 	}
 }
 
-// TestSharedExpert: slots fit the widest expert. A shared expert is always fetched and does not count among those that
-// may be idle.
+// TestSharedExpert: weight slots fit the widest expert, here the shared one. The shared expert is
+// always fetched and does not count among those that may be idle.
 func TestSharedExpert(t *testing.T) {
 	q := small()
 	q.Config.SharedSize, q.Config.SharedGate = 8192, true
@@ -143,7 +146,8 @@ func TestSharedExpert(t *testing.T) {
 	}
 }
 
-// TestStepTooLargeForExperts: the error says how many rows would fit, and they do.
+// TestStepTooLargeForExperts: if a step's tokens do not fit because of the experts' state, the
+// error says how many rows would fit. A step of that many rows does fit.
 func TestStepTooLargeForExperts(t *testing.T) {
 	q := small()
 	q.Rows, q.MicroBatchTokens, q.Recompute = 200, 512, "full"
@@ -174,7 +178,8 @@ func TestStepTooLargeForExperts(t *testing.T) {
 	}
 }
 
-// TestPublishedModelsWithExperts: sensible figures for models that people train.
+// TestPublishedModelsWithExperts: the plans of published models with experts have the expected
+// parameters, depths and sizes.
 func TestPublishedModelsWithExperts(t *testing.T) {
 	testkit.NotShort(t)
 	for _, c := range []struct {
@@ -185,8 +190,9 @@ func TestPublishedModelsWithExperts(t *testing.T) {
 		params      float64
 		tile, state float64 // MiB, GiB
 	}{
-		// 48 layers of 128 experts of 3·2048·768 parameters, 9 MiB in bf16. A token has
-		// 2048·(2+4+2) bytes of state and some 200 of routing.
+		// 30B-A3B has 48 layers of 128 experts of 3·2048·768 parameters each, which are 9 MiB in
+		// bf16. A token takes 2048·(2+4+2) bytes of ExpertStateBytes for the normed input, the
+		// experts' sum and the gradient, and some 200 for the routing.
 		{"30B-A3B", a3b(), 16, 22, 30.5e9, 9, 1.02},
 		{"235B-A22B", b235(), 8, 40, 235.1e9, 36, 1.01},
 	} {

@@ -41,9 +41,9 @@ func (r *Run) fits(q Request) error {
 	return nil
 }
 
-// mostLacking returns the need and the budget, in bytes, of the device whose need exceeds its budget most; budget 0: no
-// limit. If all devices have the same budget, or layers have no lanes yet, it returns the largest need and
-// DeviceMemory.
+// mostLacking returns the need and the budget, in bytes, of the device that lacks the most memory;
+// budget 0: no limit. If all devices have the same budget, or layers are not assigned to lanes yet,
+// it returns the largest need and DeviceMemory.
 func (r *Run) mostLacking(q Request, t Table) (need, budget int64) {
 	if r.Lane == nil || len(q.LaneMemory) == 0 {
 		return t.Device, q.DeviceMemory
@@ -56,8 +56,8 @@ func (r *Run) mostLacking(q Request, t Table) (need, budget int64) {
 	return need, budget
 }
 
-// waysOut returns text for an error: the configuration keys that reduce the run's host memory if host is true, and
-// otherwise those that reduce its device memory.
+// waysOut returns an error's advice: configuration keys that reduce the need for memory. If host is
+// true the keys reduce host memory, otherwise device memory.
 func (r *Run) waysOut(q Request, host bool) string {
 	var ways []string
 	add := func(where bool, text string) {

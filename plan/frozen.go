@@ -11,7 +11,7 @@ import (
 // Frozen reports whether layer l has no gradient because all its tensors are frozen.
 func (r *Run) Frozen(l int) bool { return r.Layouts[l].GradElems == 0 }
 
-// FrozenLayers reports for each layer whether it is frozen; nil: none is.
+// FrozenLayers reports for each layer whether all its tensors are frozen; nil: no such layer.
 func (r *Run) FrozenLayers() []bool {
 	out, some := make([]bool, len(r.Layouts)), false
 	for l := range out {
@@ -24,8 +24,9 @@ func (r *Run) FrozenLayers() []bool {
 	return out
 }
 
-// dropFrozen changes the schedule of layers: it removes the visits, and the uses of tiles, that only serve gradients of
-// frozen tensors.
+// dropFrozen changes the schedule of layers. It removes the backward of layers below the lowest
+// trained layer. It also removes the accumulation of gradients from visits whose tensors are all
+// frozen.
 func (r *Run) dropFrozen(layers []schedule.Layer) {
 	lowest := model.LowestTrained(r.Layouts)
 	for i := range layers {
@@ -42,8 +43,9 @@ func (r *Run) dropFrozen(layers []schedule.Layer) {
 	}
 }
 
-// passes returns how often a step computes the forward products of layer l: once for the forward, once for the
-// gradients of inputs from the lowest trained layer on, and once more for the trained fraction of the layer.
+// passes returns how often a step computes as many products as layer l's forward. That is once for
+// the forward, and from the lowest trained layer on once more for the gradient of the input. The
+// gradient of the weights adds the trained fraction of the layer.
 func (r *Run) passes(l int) float64 {
 	if l < model.LowestTrained(r.Layouts) {
 		return 1

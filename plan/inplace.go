@@ -1,8 +1,8 @@
 package plan
 
-// inPlaceShare is the ratio of a GPU's rate on host memory to its rate on its own memory from which tiles are used in
-// host memory without a copy. On an integrated GPU a copy reads and writes the same shared memory, so a rate that is a
-// little lower still pays.
+// inPlaceShare decides whether an integrated GPU uses tiles in host memory without a copy. The rate
+// on host memory must be at least this fraction of the rate on the GPU's own memory. A copy would
+// read and write the same shared memory, so a slightly lower rate still pays.
 const inPlaceShare = 0.9
 
 // InPlacePays reports whether an integrated GPU should use tiles in place, given its rates on its own memory and on

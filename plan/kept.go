@@ -5,7 +5,8 @@ import (
 	"mt/model"
 )
 
-// kept caches properties of layers that are often needed. Equal neighbouring layers share their entries.
+// kept caches, by layer, what fits and Table compute from the layouts again and again. Equal
+// neighbouring layers share their entries.
 type kept struct {
 	planes   [][]optim.Placed // by layer
 	bytes    []int64          // total size of the planes, by layer
@@ -13,7 +14,8 @@ type kept struct {
 	extents  []int64          // size of the state on disk, by layer; nil: not computed
 }
 
-// keep computes the cache r.kept: the planes that each layer has beside its weights, and its matrices.
+// keep fills the cache r.kept: for each layer its planes, their size, and the matrices that are
+// updated whole.
 func (r *Run) keep() {
 	k := &kept{}
 	for i, l := range r.Layouts {
@@ -35,7 +37,8 @@ func (r *Run) keep() {
 	r.kept = k
 }
 
-// placed returns the planes of layer l (arrays of optimizer state and others beside the weights), each with its place.
+// placed returns the planes of layer l: arrays of optimizer state, and others such as averages,
+// that the host keeps beside the weights. Each comes with its offsets.
 func (r *Run) placed(l int) []optim.Placed {
 	if r.kept == nil {
 		r.keep()
@@ -43,7 +46,8 @@ func (r *Run) placed(l int) []optim.Placed {
 	return r.kept.planes[l]
 }
 
-// Matrices returns the matrices of layer l that are updated whole; none if NSSteps is 0.
+// Matrices returns the matrices of layer l that Muon updates whole, by orthogonalizing their
+// momentum; none if NSSteps is 0.
 func (r *Run) Matrices(l int) []optim.Matrix {
 	if r.NSSteps == 0 || r.EvalOnly || !r.has(l) {
 		return nil

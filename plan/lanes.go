@@ -18,7 +18,7 @@ func (r *Run) Lanes() int {
 	return 1 + slices.Max(r.Lane)
 }
 
-// On returns the view of one lane: its sizes count the lane's layers only.
+// On returns one lane's view of r, in which sizes count only the lane's layers.
 func (r *Run) On(lane int) *Run {
 	if r.Lane == nil {
 		return r
@@ -28,10 +28,11 @@ func (r *Run) On(lane int) *Run {
 	return &view
 }
 
-// has reports whether layer l belongs to the view r.
+// has reports whether layer l belongs to the lane that r is a view of (see On); true if r is the
+// whole run.
 func (r *Run) has(l int) bool { return r.view == 0 || r.Lane[l] == r.view-1 }
 
-// hasExperts reports whether the view r has a layer with experts.
+// hasExperts reports whether any layer of the lane that r is a view of has experts.
 func (r *Run) hasExperts() bool {
 	for l := range r.Layouts {
 		if r.has(l) && r.Layouts[l].Kind == model.MoE {
@@ -52,8 +53,8 @@ func (r *Run) views() (out []*Run) {
 	return out
 }
 
-// PassageBytes returns the host memory for hidden states between lanes, with room for every micro-batch; 0 for one
-// lane.
+// PassageBytes returns the host memory through which hidden states pass from lane to lane, with
+// room for every micro-batch; 0 for one lane.
 func (r *Run) PassageBytes() int64 {
 	if r.Lane == nil {
 		return 0
@@ -61,17 +62,17 @@ func (r *Run) PassageBytes() int64 {
 	return r.ActivationBytes(r.Limits.Tokens)
 }
 
-// Pace has the rates of a device. They decide which layers go to the device's lane.
+// Pace has the two rates of a device by which placeLayers assigns layers to lanes.
 type Pace struct {
 	FLOPs float64 // products, FLOPs a second
 	Link  float64 // host to device, bytes a second
 }
 
-// commonPace has the rates of a data centre GPU. It is used if all devices are equal: then only the ratio between
-// layers matters.
+// commonPace has the rates of a typical data centre GPU. If all devices are equal, it decides which
+// layers go to which lane: only the ratio between layers' times matters then.
 var commonPace = Pace{FLOPs: 400e12, Link: 40e9}
 
-// pace returns the rates of the device of a lane.
+// pace returns the rates of the device that runs a lane.
 func (r *Run) pace(lane int) Pace {
 	if len(r.paces) == 0 {
 		return commonPace
@@ -89,9 +90,11 @@ func (r *Run) weights(at Pace) []float64 {
 		elems, bytes := float64(layout.AllElems()), float64(layout.TileBytes)
 		switch layout.Kind {
 		case model.Embedding: // the rows are gathered
-			elems, bytes = 0, float64(r.ActivationBytes(r.Limits.UniqueIDs))
+			elems, bytes = 0, float64(r.RowBytes(r.Limits.UniqueIDs))
 		case model.Positions: // positions are added
 			elems = 0
+		case model.PerLayer: // rows of the table are gathered
+			elems -= float64(layout.Tensor(model.RolePerLayerTable).Elems())
 		case model.MoE:
 			idle := float64(c.NumExperts - c.NumExpertsPerTok) // experts that a token does not use
 			elems -= idle * float64(layout.Part(1).AllElems())
@@ -111,8 +114,8 @@ func (r *Run) weights(at Pace) []float64 {
 	return out
 }
 
-// placeLayers assigns every layer to a lane. It uses the recorded assignment of the run if there is one for the same
-// number of devices.
+// placeLayers assigns every layer to a lane. A resumed run keeps its recorded assignment if that is
+// for the same number of devices.
 func (r *Run) placeLayers(q Request) error {
 	if q.Devices <= 1 {
 		return nil
@@ -159,8 +162,8 @@ func shareOut(times [][]float64) []int {
 	return lanes
 }
 
-// checkLanes returns an error if the request asks for more than one device and something else in it excludes that, such
-// as the order zigzag, or too few layers.
+// checkLanes returns an error if the request asks for more devices than it can use, because of the
+// order zigzag, too few layers or another key.
 func (q Request) checkLanes() error {
 	switch layers := len(q.Config.Layouts(false)); {
 	case q.Devices <= 1:

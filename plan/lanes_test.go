@@ -12,8 +12,8 @@ import (
 	"mt/model"
 )
 
-// TestLayersAreSharedOut: whatever layers weigh, no lane has more than its share and one layer, and
-// every lane has a layer; layers of equal weight go round the lanes.
+// TestLayersAreSharedOut: whatever the layers weigh, no lane exceeds the average load by more than
+// two layers, and every lane has a layer. Layers of equal weight go round the lanes.
 func TestLayersAreSharedOut(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	for range 500 {
@@ -42,12 +42,12 @@ func TestLayersAreSharedOut(t *testing.T) {
 	}
 }
 
-// alike are the weights on each of n devices.
+// alike returns the same weights for each of n devices.
 func alike(weights []float64, n int) [][]float64 { return slices.Repeat([][]float64{weights}, n) }
 
-// TestDevicesThatDiffer: a device that is k times as fast gets about k times as many layers. A recorded assignment
-// stays, unless it is for another number of devices. Each device needs memory for its own layers only. A device without
-// a layer is an error.
+// TestDevicesThatDiffer: a device that is k times as fast gets about k times as many layers. A
+// resumed run's recorded assignment stays, unless it is for another number of devices. Each device
+// needs memory for its own layers only. A device so slow that it gets no layer is an error.
 func TestDevicesThatDiffer(t *testing.T) {
 	q := lanesRequest(rand.New(rand.NewSource(1)), 2)
 	q.Config.NumLayers, q.Unified, q.EvalOnly, q.Devices, q.Config.VocabSize, q.MicroBatchTokens, q.Recompute = 22, false, false, 2, 24, q.RowTokens, "full"
@@ -97,7 +97,7 @@ func TestDevicesThatDiffer(t *testing.T) {
 	}
 }
 
-// lanesRequest is a small request for n devices.
+// lanesRequest returns a small random request for at most n devices.
 func lanesRequest(r *rand.Rand, n int) Request {
 	c := &model.Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 40, HiddenSize: 24, IntermediateSize: 40, NumLayers: 1 + r.Intn(6), NumHeads: 4, NumKVHeads: 2,
 		HeadDim: 6, MaxPositions: 64, RMSNormEps: 1e-5, TieEmbeddings: r.Intn(2) == 0, Rope: model.Rope{Type: "default", Theta: 10000}}
@@ -105,8 +105,8 @@ func lanesRequest(r *rand.Rand, n int) Request {
 		MicroBatchTokens: r.Intn(2) * (1 + r.Intn(40)), HeadShards: 1 + r.Intn(3), EvalOnly: r.Intn(4) == 0}
 }
 
-// TestWhatBitsDependOnIsThatOfOneDevice: parts of the head, micro-batches, chunks and the gradients'
-// type do not follow from the number of devices.
+// TestWhatBitsDependOnIsThatOfOneDevice: everything that fixes the order of sums is the same for
+// one and for several devices: parts of the head, micro-batches, chunks and the gradients' dtype.
 func TestWhatBitsDependOnIsThatOfOneDevice(t *testing.T) {
 	r := rand.New(rand.NewSource(2))
 	for range 60 {
@@ -130,8 +130,8 @@ func TestWhatBitsDependOnIsThatOfOneDevice(t *testing.T) {
 	}
 }
 
-// TestLanesSpillNoMoreThanPlanned: the spills of a lane's programs fit in the planned memory. With a slot for every
-// activation nothing spills.
+// TestLanesSpillNoMoreThanPlanned: the activations that a lane's programs spill to the host fit in
+// the planned memory, for any number of activation slots.
 func TestLanesSpillNoMoreThanPlanned(t *testing.T) {
 	r, spilled := rand.New(rand.NewSource(3)), 0
 	for range 150 {
@@ -159,8 +159,8 @@ func TestLanesSpillNoMoreThanPlanned(t *testing.T) {
 	}
 }
 
-// TestIdleLanes: with as many micro-batches as lanes or more hardly a lane stands still, and with
-// one micro-batch all but one do.
+// TestIdleLanes: with 16 micro-batches two lanes idle for at most 8 % of a step. With a single
+// micro-batch one lane always waits for the other, so lanes idle for about half of it.
 func TestIdleLanes(t *testing.T) {
 	q := lanesRequest(rand.New(rand.NewSource(4)), 2)
 	q.Config.NumLayers, q.Config.VocabSize, q.Rows, q.RowTokens, q.EvalOnly, q.HeadShards, q.Devices = 16, 40, 16, 16, false, 1, 2

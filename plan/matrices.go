@@ -21,7 +21,8 @@ func (r *Run) MatrixBytes() (most int64) {
 	return most
 }
 
-// MatrixWorkspaceBytes returns the device workspace of the Newton-Schulz iterations on the largest matrix.
+// MatrixWorkspaceBytes returns the device workspace that orthogonalizing the largest matrix needs
+// (Newton-Schulz iterations).
 func (r *Run) MatrixWorkspaceBytes() (most int64) {
 	for l := range r.Layouts {
 		for _, m := range r.Matrices(l) {

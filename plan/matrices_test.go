@@ -13,14 +13,16 @@ import (
 
 var muon = optim.Muon{Momentum: 0.95, NSSteps: 5, Adjust: optim.Original, Scale: 1, Others: optim.AdamW{}, OthersScale: 1}
 
-// TestMuonsMemory: a matrix has 8 bytes a parameter on the host, 4 of weights and 4 of momentum; all else has 12. The
-// table includes the buffers for the device, and the updates move no more bytes than predicted.
+// TestMuonsMemory: with Muon, a matrix takes 8 bytes a parameter on the host, 4 of weights and 4 of
+// momentum; other tensors take 12. The table has rows for the device's matrix buffers and
+// workspace. Preparing and applying matrices moves no more bytes than UpdateBytes predicts.
 func TestMuonsMemory(t *testing.T) {
 	c := &model.Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 256, HiddenSize: 256, IntermediateSize: 512, NumLayers: 2,
 		NumHeads: 4, NumKVHeads: 2, HeadDim: 64, MaxPositions: 64, RMSNormEps: 1e-5, Rope: model.Rope{Type: "default", Theta: 10000}}
 	r, err := Resolve(Request{Config: c, Act: device.BF16, Rows: 4, RowTokens: 32, Clip: true, Planes: muon.Planes, NSSteps: muon.NSSteps})
 	testkit.NoError(t, err)
-	// q and o (256, 256), k and v (128, 256), gate and up (512, 256), down (256, 512)
+	// A block's matrices: q and o (256, 256), k and v (128, 256), gate and up (512, 256), down
+	// (256, 512).
 	const each, largest = 2*256*256 + 2*128*256 + 3*512*256, 512 * 256
 	if got := len(r.Matrices(1)); got != 7 || len(r.Matrices(0))+len(r.Matrices(3)) != 0 {
 		t.Errorf("%d matrices of a block", got)
@@ -75,8 +77,8 @@ func TestMuonsMemory(t *testing.T) {
 	}
 }
 
-// TestNewtonSchulzFLOPs: 20 times the shorter side and 10 times its square through the longer, for each
-// parameter in five iterations.
+// TestNewtonSchulzFLOPs: five iterations on a matrix with sides short and long take 20·short +
+// 10·short²/long FLOPs for each of its short·long parameters.
 func TestNewtonSchulzFLOPs(t *testing.T) {
 	for _, sh := range [][2]int{{100, 700}, {700, 100}, {64, 64}} {
 		short, long := float64(min(sh[0], sh[1])), float64(max(sh[0], sh[1]))

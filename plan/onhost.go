@@ -3,9 +3,9 @@ package plan
 // This file handles rows that do not fit on the device. Their hidden states stay in host memory. A launch copies chunks
 // of the rows to the device, and attention runs one group of key/value heads at a time. The results do not change.
 
-// maySendHidden reports whether Resolve may move hidden states to the host if the run does not fit otherwise. The
-// conditions: the request leaves the place open, rows are longer than the largest automatic micro-batch, and a
-// micro-batch has at most one row.
+// maySendHidden reports whether Resolve may move hidden states to the host if the run does not fit
+// otherwise. The conditions: the request leaves their location open, rows are longer than the
+// largest automatic micro-batch, and a micro-batch has at most one row.
 func (r *Run) maySendHidden(q Request) bool {
 	return auto(q.HiddenStates) && !r.OneMemory && q.keepsHidden() == "" && q.RowTokens > maxMicroBatchTokens && r.Limits.MicroBatchTokens <= q.RowTokens
 }
@@ -17,6 +17,8 @@ func (q Request) keepsHidden() string {
 		return "with experts, which see all tokens of a step at once"
 	case q.Config.Recurrence() != nil:
 		return "with recurrences, whose convolution and state go through all tokens of a row"
+	case q.Config.PerLayerSize > 0 || q.Config.SharedKV > 0:
+		return "with per-layer inputs or shared keys and values, which pass from block to block beside the hidden state"
 	case q.Config.OutputGate:
 		return "with an output gate, which is made before attention and read behind it"
 	case q.Devices > 1:

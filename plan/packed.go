@@ -7,9 +7,10 @@ import (
 
 // This file models how much the option `compress: byteplane` shrinks data on disk, and the CPU time that it takes.
 
-// packing describes the compression of one type of data. left is the compressed size divided by the original size. pack
-// and unpack are the bytes a second that one core compresses and decompresses. The figures are measured
-// (docs/decisions/2026-11-byteplane.md); other cores differ by a factor of two.
+// packing describes how well and how fast one type of data is compressed. left is the compressed
+// size divided by the original size. pack and unpack are the bytes a second that one core
+// compresses and decompresses. The figures are measured (docs/decisions/2026-11-byteplane.md);
+// other cores differ by a factor of two.
 type packing struct{ left, pack, unpack float64 }
 
 var (
@@ -19,14 +20,14 @@ var (
 	packedCodes = packing{1, 2e9, 30e9} // quantized moments: compressed, but the result is thrown away because it is hardly smaller
 )
 
-// Packed is the disk traffic of some data, in bytes, and the core seconds for compressing and decompressing it.
+// Packed is the disk traffic of some data in bytes, and the seconds of one core for compressing
+// (Pack) and decompressing (Unpack) it.
 type Packed struct {
 	Bytes        int64
 	Pack, Unpack float64
 }
 
-// add adds to p data with the given number of bytes before compression; by describes how well and how fast they
-// compress.
+// add adds data of the given size in bytes to p, compressed as by says.
 func (p *Packed) add(bytes int64, by packing) {
 	p.Bytes += int64(by.left * float64(bytes))
 	p.Pack += float64(bytes) / by.pack
@@ -51,7 +52,8 @@ func (r *Run) PackedStaged(l int) Packed {
 	return p
 }
 
-// PackedTile returns the disk traffic of bytes bytes of layer l's tile, compressed if the run compresses.
+// PackedTile returns the disk traffic of reading or writing some bytes of layer l's tile,
+// compressed if the run compresses.
 func (r *Run) PackedTile(l int, bytes int64) (p Packed) {
 	switch {
 	case !r.Compress:
@@ -64,7 +66,8 @@ func (r *Run) PackedTile(l int, bytes int64) (p Packed) {
 	return p
 }
 
-// bf16Tile reports whether the tile of a layer has its matrices in bf16.
+// bf16Tile reports whether the tile of a layer has its matrices in bf16, which compress better than
+// fp32.
 func bf16Tile(l model.Layout) bool {
 	for _, t := range l.Tensors {
 		if t.BF16 {

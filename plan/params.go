@@ -28,8 +28,8 @@ func (r *Run) ParamBytes(l int) int64 {
 // its state and, if they are on disk, its weights.
 func (r *Run) StagedBytes(l int) int64 { return r.ExtentBytes(l) + r.ParamBytes(l) }
 
-// paramChunk is the default chunk size of weights on disk: small compared with an expert's tile, and large enough for a
-// disk to read at its full rate.
+// paramChunk is the chunk size of weights on disk unless the run sets another. It is small compared
+// with an expert's tile, and large enough for a disk to read at its full rate.
 const paramChunk = 1 << 20
 
 // ChunkBytes returns the chunk size of weights on disk. Each chunk has a checksum, so reads consist of whole chunks.
@@ -40,15 +40,15 @@ func (r *Run) ChunkBytes() int64 {
 	return paramChunk
 }
 
-// ParamSpan returns the bytes of the layer's file to read if tile t, a part of the layer, is wanted: whole chunks,
-// beginning at byte from.
+// ParamSpan returns the range of the layer's file to read for tile t, which may be only an expert
+// of the layer. It begins at byte from and consists of whole chunks.
 func (r *Run) ParamSpan(t layers.Tile) (from, bytes int64) {
 	c := t.Copies[0]
 	from = c.From / r.ChunkBytes() * r.ChunkBytes()
 	return from, min(r.inChunks(c.From+c.Bytes), r.ParamBytes(t.Layer)) - from
 }
 
-// inChunks rounds bytes up to whole chunks.
+// inChunks rounds a size in bytes up to whole chunks of weights on disk.
 func (r *Run) inChunks(bytes int64) int64 {
 	return (bytes + r.ChunkBytes() - 1) / r.ChunkBytes() * r.ChunkBytes()
 }
@@ -76,14 +76,16 @@ func (r *Run) paramBuffersBytes() (sum int64) {
 	return sum
 }
 
-// ableToLeave reports whether the tile of layer l can be on disk. Two conditions hold for such a tile: no other layer
-// copies from it, and its parts use the shared weight slots. Decoder blocks, with all their experts, meet both.
+// ableToLeave reports whether the tile of layer l can be on disk. No other layer may copy from such
+// a tile, and its parts must use the shared weight slots. Decoder blocks, with all their experts,
+// meet both conditions.
 func (r *Run) ableToLeave(l int) bool {
 	kind := r.Layouts[l].Kind
 	return kind != model.Embedding && kind != model.Head && r.extents()[l] > 0
 }
 
-// blocks returns the layers whose state, gradient and weights can all be on disk.
+// blocks returns the layers for which ableToLeave is true: state, gradient and weights can all be
+// on disk.
 func (r *Run) blocks() (out []int) {
 	for l := range r.Layouts {
 		if r.ableToLeave(l) {
@@ -93,14 +95,15 @@ func (r *Run) blocks() (out []int) {
 	return out
 }
 
-// leaveAll does the work of leave, but moves the gradients of all blocks to disk before any tile.
+// leaveAll chooses which tiles go to disk as leave does, after moving the gradients of all blocks
+// to disk.
 func (r *Run) leaveAll(spare int64, slots int) onDisks {
 	return r.leave(spare+r.putGradsOnDisk(r.blocks()), slots)
 }
 
-// leave chooses the tiles on disk if state on disk alone does not suffice. It moves to disk all states that allStates
-// selects, and the fewest tiles that make spare non-negative. spare is the free host memory in bytes; negative: missing
-// memory.
+// leave chooses the tiles on disk if state on disk alone does not suffice. It moves all states that
+// allStates selects, and then the fewest tiles that make spare non-negative. Argument spare is the
+// free host memory in bytes (negative: missing), and slots the number of state slots.
 func (r *Run) leave(spare int64, slots int) (d onDisks) {
 	spare = r.allStates(spare-r.packMemory(true), slots)
 	blocks := r.blocks()

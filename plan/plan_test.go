@@ -26,7 +26,8 @@ func config(blocks int, tied bool) *model.Config {
 		NumHeads: 8, NumKVHeads: 4, HeadDim: 64, MaxPositions: 4096, RMSNormEps: 1e-5, TieEmbeddings: tied, Rope: model.Rope{Type: "default", Theta: 10000}}
 }
 
-// request is a run of some size with everything automatic and no budget.
+// request returns a training request of 64 rows with all depths and choices automatic, and without
+// a memory budget.
 func request() Request {
 	return Request{Config: config(6, false), Rows: 64, RowTokens: 512, Clip: true, Planes: optim.AdamW{}.Planes}
 }
@@ -37,15 +38,17 @@ func resolve(t *testing.T, q Request) *Run {
 	return r
 }
 
-// TestAutomaticWithoutBudget: without a budget everything that helps is taken, and no more.
+// TestAutomaticWithoutBudget: without a memory budget, Resolve chooses the fastest values: blocks
+// keep all tensors, gradients are fp32, and depths are the automatic ones.
 func TestAutomaticWithoutBudget(t *testing.T) {
-	// 64 rows of at most 512 tokens in micro-batches of 16384: all but the last have
-	// 32 rows at least, so there are at most two.
+	// 64 rows of at most 512 tokens are cut into micro-batches of 16384 tokens. All micro-batches
+	// but the last have at least 32 rows, so there are at most two.
 	r := resolve(t, request())
 	if r.Spec.Keep.String() != "all" || r.GradBF16 || r.Limits.MicroBatchTokens != 16384 || r.Limits.MicroBatches != 2 {
 		t.Errorf("keep %s, bf16 gradients %t, micro-batches of %d", r.Spec.Keep, r.GradBF16, r.Limits.MicroBatchTokens)
 	}
-	// A slot for the inputs of six blocks and the head, of two micro-batches.
+	// Seven layer inputs (of six blocks and the head) for each of two micro-batches need 14
+	// activation slots.
 	want := Depths{WeightSlots: 3, GradBuffers: 2, GradSlabs: 1, ActivationSlots: 14, BatchesAhead: 2}
 	if r.Depths != want {
 		t.Errorf("depths %+v, want %+v", r.Depths, want)
@@ -61,7 +64,8 @@ func TestAutomaticWithoutBudget(t *testing.T) {
 	}
 }
 
-// least is the smallest run that q can become: any budget has to hold that.
+// least returns q with the smallest choices that a run can have. Any budget that admits q with
+// automatic values must admit these.
 func least(q Request) Request {
 	q.GradDType, q.Recompute, q.MicroBatchTokens = "bf16", "full", 1
 	if q.Act == device.F32 {
@@ -71,8 +75,8 @@ func least(q Request) Request {
 	return q
 }
 
-// beyond says which budget of q the rows of r's table exceed, if any. On a
-// unified device all are of one memory.
+// beyond adds up the rows of r's table and says which budget of q they exceed; "": none. With one
+// shared memory, device rows count on the host too.
 func beyond(r *Run, q Request) string {
 	sums := map[string]int64{}
 	for _, row := range r.Table().Rows {
@@ -89,8 +93,8 @@ func beyond(r *Run, q Request) string {
 	return ""
 }
 
-// TestLackThatRoundsAway: where need and budget round to the same words, the error says how
-// much is missing.
+// TestLackThatRoundsAway: if need and budget look the same when rounded to GiB, the error also says
+// how much memory is missing.
 func TestLackThatRoundsAway(t *testing.T) {
 	err := &NotFitting{Where: "device", Need: 2<<30 + 12<<20, Budget: 2 << 30, Keys: "lower it"}
 	if want := "the run needs 2.0 GiB of device memory and 2.0 GiB are available, 12 MiB less: lower it"; err.Error() != want {
@@ -106,8 +110,8 @@ func TestLackThatRoundsAway(t *testing.T) {
 	}
 }
 
-// TestWhatFitsIsFound lowers the budgets step by step: as long as the smallest
-// choice of everything fits, so does what is chosen, and it says so otherwise.
+// TestWhatFitsIsFound: under ever lower budgets, Resolve finds a plan that fits as long as the
+// smallest possible run fits. Otherwise its error names the memory that lacks.
 func TestWhatFitsIsFound(t *testing.T) {
 	testkit.NotShort(t)
 	ratio := budgetRatio(t, 0.85)
@@ -161,8 +165,8 @@ func TestWhatFitsIsFound(t *testing.T) {
 	}
 }
 
-// TestNumericsDoNotDependOnDepths: what fixes the order of sums is the same for
-// every depth that is asked for, under any budget.
+// TestNumericsDoNotDependOnDepths: under any budget, values that fix the order of sums are the same
+// for all requested depths.
 func TestNumericsDoNotDependOnDepths(t *testing.T) {
 	testkit.NotShort(t)
 	changed := map[string]bool{}
@@ -198,7 +202,7 @@ func TestNumericsDoNotDependOnDepths(t *testing.T) {
 	}
 }
 
-// TestAskedIsKept: what a request says is in the run, or the run is refused.
+// TestAskedIsKept: Resolve keeps every value that the request sets, or returns an error.
 func TestAskedIsKept(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	kept := 0
@@ -242,7 +246,8 @@ func TestAskedIsKept(t *testing.T) {
 	}
 }
 
-// TestLimitsHold: no grouping of rows exceeds them.
+// TestLimitsHold: batches of random rows, cut into micro-batches as package data does, never exceed
+// the limits.
 func TestLimitsHold(t *testing.T) {
 	r := rand.New(rand.NewSource(2))
 	tight := 0
@@ -277,7 +282,8 @@ func TestLimitsHold(t *testing.T) {
 	}
 }
 
-// TestImpossibleRequests: the error names the key and its minimum.
+// TestImpossibleRequests: if a requested value is too small or too large, the error names the key
+// and the bound.
 func TestImpossibleRequests(t *testing.T) {
 	for want, change := range map[string]func(*Request){
 		"pipeline.weight_slots: -1 is too few: it is at least 1":       func(q *Request) { q.Depths.WeightSlots = -1 },
@@ -304,12 +310,13 @@ func TestImpossibleRequests(t *testing.T) {
 	}
 }
 
-// TestGradientsOnTheHost: with clipping every layer has a slab of its size; without there
-// are as many of the largest size as the depth says; an evaluation has none.
+// TestGradientsOnTheHost: with clipping, every layer has a slab of its own size. Without clipping
+// there are GradSlabs slabs, each as large as the largest gradient. An evaluation has none.
 func TestGradientsOnTheHost(t *testing.T) {
 	q := request()
 	r := resolve(t, q)
-	// Elements: all 4096 ids; norms, qkv, o, gate and up, down; the last norm and the head.
+	// Elements of the gradients: the embedding's rows of all 4096 ids; a block's norms, qkv, o,
+	// gate and up, down; the final norm and the head.
 	const embed, block, head = 4096 * 512, 2*512 + (8+2*4)*64*512 + 512*512 + 2*1408*512 + 512*1408, 512 + 4096*512
 	want := []int64{4 * embed, 4 * block, 4 * block, 4 * block, 4 * block, 4 * block, 4 * block, 4 * head}
 	if got := r.SlabBytes(); !reflect.DeepEqual(got, want) {
@@ -360,8 +367,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestDeviceMemoryDoesNotGrow: neither with the number of layers nor, with a
-// fixed number of activation slots, with the batch.
+// TestDeviceMemoryDoesNotGrow: device memory depends neither on the number of layers nor, with a
+// fixed number of activation slots, on the number of rows in a step.
 func TestDeviceMemoryDoesNotGrow(t *testing.T) {
 	at := func(blocks, rows int) int64 {
 		q := request()
@@ -384,8 +391,9 @@ func TestDeviceMemoryDoesNotGrow(t *testing.T) {
 	}
 }
 
-// TestSpillBytes: the inputs of all layers but the embedding have a place, in an
-// evaluation of one, and none need one where all have slots.
+// TestSpillBytes: if slots are few, the host has room for the inputs of all layers but the
+// embedding, and in an evaluation for one layer's input. If every activation has a slot, the host
+// needs no room.
 func TestSpillBytes(t *testing.T) {
 	q := request()
 	q.MicroBatchTokens = 2048
@@ -405,8 +413,9 @@ func TestSpillBytes(t *testing.T) {
 	}
 }
 
-// TestSavedBytesHoldEveryCut: what layers keep of a full batch finds room however
-// the batch is cut into micro-batches, each of whose tensors is aligned.
+// TestSavedBytesHoldEveryCut: however a full batch is cut into micro-batches, the tensors that a
+// block keeps fit in SavedBytes. Each tensor of each micro-batch is aligned, which takes extra
+// bytes.
 func TestSavedBytesHoldEveryCut(t *testing.T) {
 	rnd := rand.New(rand.NewSource(5))
 	up := func(n int64) int64 { return (n + device.Align - 1) / device.Align * device.Align }
@@ -444,8 +453,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestGradsInPlace: gradients accumulate in the slab if the slab is fp32, belongs to the layer until the norm is known,
-// and is device memory.
+// TestGradsInPlace: gradients accumulate in the slab only if the device is unified, the slab is
+// fp32, and clipping gives each layer a slab of its own.
 func TestGradsInPlace(t *testing.T) {
 	for i := range 8 {
 		r := Run{Unified: i&1 != 0, Clip: i&2 != 0, GradBF16: i&4 != 0}
@@ -455,7 +464,8 @@ func TestGradsInPlace(t *testing.T) {
 	}
 }
 
-// TestPlanesInTheTable: planes appear in the table under their own names, and an update reads and writes them.
+// TestPlanesInTheTable: the optimizer's planes have rows of the memory table under their own names,
+// and the update's traffic counts them as read and written.
 func TestPlanesInTheTable(t *testing.T) {
 	lines := func(planes optim.Planes) (out []string, bytes float64) {
 		q := request()
@@ -499,8 +509,8 @@ func TestPlanesInTheTable(t *testing.T) {
 	}
 }
 
-// TestOneMemory: if the device shares host memory and tiles are copied, one budget covers both sides. A plan that fits
-// is found, and the table has the sum.
+// TestOneMemory: if the device shares the host's memory although tiles are copied, one budget
+// covers both. Resolve finds a plan within it, and the table has the sum.
 func TestOneMemory(t *testing.T) {
 	q := request()
 	q.OneMemory = true
@@ -533,8 +543,8 @@ func TestOneMemory(t *testing.T) {
 	}
 }
 
-// TestWaysOutOfOneMemory: where a device takes the host's memory, what spares the device's memory is a way out of a lack of the
-// host's; else it is none.
+// TestWaysOutOfOneMemory: if host and device share one memory and the host's budget is exceeded,
+// the error also proposes keys that spare device memory. With separate memories it does not.
 func TestWaysOutOfOneMemory(t *testing.T) {
 	for _, one := range []bool{true, false} {
 		q := request()
@@ -553,7 +563,8 @@ func TestWaysOutOfOneMemory(t *testing.T) {
 	}
 }
 
-// TestHeadOfOneMemory: where a head does not fit beside the host's share of one memory, it is cut.
+// TestHeadOfOneMemory: if host and device share one memory and a whole head does not fit in it, the
+// head is cut into parts.
 func TestHeadOfOneMemory(t *testing.T) {
 	q := least(request())
 	q.Config.VocabSize = 1 << 17
@@ -565,8 +576,9 @@ func TestHeadOfOneMemory(t *testing.T) {
 	}
 }
 
-// TestBatchOfPairs: a batch of preference pairs has room for the reference's log-probability of each document, with one
-// tensor a micro-batch. There may be as many documents as tokens.
+// TestBatchOfPairs: a batch of preference pairs also has room for the reference's log-probability
+// of each document: 4 bytes a document, and one aligned tensor for each micro-batch. There may be
+// as many documents as tokens.
 func TestBatchOfPairs(t *testing.T) {
 	q := request()
 	q.Rows, q.RowTokens, q.MicroBatchTokens = 8, 4096, 8192
@@ -579,8 +591,8 @@ func TestBatchOfPairs(t *testing.T) {
 	}
 }
 
-// TestEvaluationsKeepWeightsAlone: an evaluation is asked for with an optimizer's
-// planes as training is, and takes none.
+// TestEvaluationsKeepWeightsAlone: an evaluation plans no optimizer planes, even if the request
+// names an optimizer.
 func TestEvaluationsKeepWeightsAlone(t *testing.T) {
 	q := request()
 	q.EvalOnly = true
@@ -595,8 +607,9 @@ func TestEvaluationsKeepWeightsAlone(t *testing.T) {
 	}
 }
 
-// TestGradientsLieInTheirSlabs: the gradient of a layer's update, and its part of the gradient norm, are in the slabs.
-// The gradient of a shared table is at the head's position.
+// TestGradientsLieInTheirSlabs: Gradients says in which slab, and where, a layer's update and the
+// gradient norm find each tensor's gradient. With tied embeddings the table's gradient is at the
+// head's position.
 func TestGradientsLieInTheirSlabs(t *testing.T) {
 	r := rand.New(rand.NewSource(3))
 	tied := 0
@@ -633,7 +646,7 @@ func TestGradientsLieInTheirSlabs(t *testing.T) {
 	}
 }
 
-// elems is how many a layer's gradient has, without padding.
+// elems returns the number of elements of a layer's tensors, without padding.
 func elems(l model.Layout) (n int64) {
 	for _, t := range l.Tensors {
 		n += t.Elems()
@@ -641,8 +654,9 @@ func elems(l model.Layout) (n int64) {
 	return n
 }
 
-// TestFrozenRun: frozen bf16 weights take two bytes a parameter on the host, have no backward and keep nothing. Inputs
-// of layers below the lowest trained layer need no slots.
+// TestFrozenRun: frozen bf16 weights take two bytes a parameter on the host. Frozen layers below
+// the lowest trained one have no backward, keep no tensors for it, and their inputs need no
+// activation slots.
 func TestFrozenRun(t *testing.T) {
 	q := tiered(t, 8, true)
 	q.StateDir, q.Recompute = false, "none"
@@ -681,8 +695,8 @@ func TestFrozenRun(t *testing.T) {
 	}
 	was, is := whole.Table(), r.Table()
 	frozen := is.Params - q.Config.TrainedParams()
-	// Lower halves, moments and gradients: 2 + 8 + 4 bytes a parameter. The table's gradient has only the rows of a
-	// batch.
+	// A frozen parameter saves its lower half, moments and gradient: 2 + 8 + 4 bytes. The
+	// embedding's gradient has only the rows of a batch, so freezing it saves less.
 	want := 14*frozen - 4*int64(4096-r.Limits.UniqueIDs)*128
 	if saved := was.Host - is.Host; saved < want || saved > want+want/50 {
 		t.Errorf("%d parameters are frozen, which saves %d bytes of the host, want %d", frozen, saved, want)

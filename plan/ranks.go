@@ -23,7 +23,8 @@ func (r *Run) divide(q *Request) {
 	}
 }
 
-// Share returns this rank's share of layer l's state; the whole layer for a single rank.
+// Share returns the part of layer l's state that this rank keeps; the whole layer for a single
+// rank.
 func (r *Run) Share(l int) optim.Share {
 	if r.Shares == nil {
 		return optim.Whole(r.Layouts[l])
@@ -31,7 +32,7 @@ func (r *Run) Share(l int) optim.Share {
 	return r.Shares[l][r.Rank]
 }
 
-// OwnShares returns this rank's shares of all layers; nil: single rank.
+// OwnShares returns, by layer, the parts of state that this rank keeps; nil: single rank.
 func (r *Run) OwnShares() (out []optim.Share) {
 	for l := range r.Shares {
 		out = append(out, r.Share(l))
@@ -39,8 +40,8 @@ func (r *Run) OwnShares() (out []optim.Share) {
 	return out
 }
 
-// shareRows returns how many rows of layer l's table lie wholly or partly in this rank's share; 0: none, or the
-// gradient is not one of rows.
+// shareRows returns how many rows of layer l's embedding table lie wholly or partly in this rank's
+// share. 0: none, or the layer is not updated by rows.
 func (r *Run) shareRows(l int) int64 {
 	s, cols := r.Share(l), r.Gradients()[l].Row
 	if s.Elems() == 0 || cols == 0 {
@@ -61,8 +62,9 @@ func (r *Run) shareElems(l int) int64 {
 // ShareSumBytes returns the maximum size of the summed gradient of this rank's share of layer l.
 func (r *Run) ShareSumBytes(l int) int64 { return r.shareElems(l) * r.GradBytes() }
 
-// ExchangeBytes returns the size of an exchange buffer. It holds the gradients that this rank receives from all ranks
-// for its share of one layer, and suits the layer with the largest. 0 for a single rank.
+// ExchangeBytes returns the size of an exchange buffer. A buffer holds the gradients that this rank
+// receives from all ranks for its share of one layer. All buffers fit the layer with the largest
+// share. 0 for a single rank.
 func (r *Run) ExchangeBytes() (most int64) {
 	if r.Ranks <= 1 || r.EvalOnly {
 		return 0

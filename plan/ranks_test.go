@@ -11,7 +11,8 @@ import (
 	"mt/model"
 )
 
-// ofRanks asks for a rank's plan of what request asks for, on a device that copies.
+// ofRanks requests the plan of one rank of several, for request's run on a device that copies
+// tiles. change, if not nil, edits the request.
 func ofRanks(ranks, rank int, change func(*Request)) Request {
 	q := request()
 	q.Unified, q.Ranks, q.Rank, q.Units = false, ranks, rank, optim.AdamW{}.Units
@@ -21,8 +22,10 @@ func ofRanks(ranks, rank int, change func(*Request)) Request {
 	return q
 }
 
-// TestBytesOfARank: tiles are on every rank, and state and gradients are divided: 2 + (10 + 4)/N bytes a parameter, or
-// 4 + (8 + 4)/N in fp32. The table equals the allocation, and only the first rank gathers checkpoints.
+// TestBytesOfARank: every rank has all tiles and 1/N of state and gradients. With bf16 weights that
+// is 2 + (2 + 8 + 4)/N bytes a parameter, of which 2 are the lower half, 8 the moments and 4 the
+// gradient; in fp32 it is 4 + (8 + 4)/N. The table equals the allocation, and only the first rank
+// gathers checkpoints.
 func TestBytesOfARank(t *testing.T) {
 	testkit.NotShort(t)
 	cfg := testkit.Must(model.Preset("qwen2.5-0.5b"))(t)
@@ -61,8 +64,8 @@ func TestBytesOfARank(t *testing.T) {
 	}
 }
 
-// TestExchangeBuffers: a buffer fits the received gradients of any layer, and a slab fits their sum. A single rank has
-// neither.
+// TestExchangeBuffers: an exchange buffer fits the gradients that a rank receives for any layer,
+// and a share's slab fits their sum. A single rank has neither.
 func TestExchangeBuffers(t *testing.T) {
 	for _, tied := range []bool{false, true} {
 		for _, clip := range []bool{false, true} {
@@ -107,7 +110,7 @@ func TestExchangeBuffers(t *testing.T) {
 	}
 }
 
-// TestDepthsOfRanks: too few are refused.
+// TestDepthsOfRanks: too few exchange buffers or gathers are refused, and the error names the key.
 func TestDepthsOfRanks(t *testing.T) {
 	for key, d := range map[string]Depths{"exchange_buffers": {ExchangeBuffers: -1}, "gathers_ahead": {GathersAhead: -1}} {
 		if _, err := Resolve(ofRanks(2, 0, func(q *Request) { q.Depths = d })); err == nil || !strings.Contains(err.Error(), key) {
@@ -120,11 +123,13 @@ func TestDepthsOfRanks(t *testing.T) {
 	}
 }
 
-// TestBuffersHoldAllRowsOfAShare: where a batch has every id of a share, rows that the share's ends cut included, the buffers
-// of the table's gradient hold all of them.
+// TestBuffersHoldAllRowsOfAShare: a share may begin and end inside an embedding row. If a batch has
+// every id, slab and exchange buffer have room for all rows of the share, and the rows cut at its
+// ends count in full.
 func TestBuffersHoldAllRowsOfAShare(t *testing.T) {
 	c := *config(2, false)
-	// A unit ends inside a row, and no other layer needs a larger buffer.
+	// With these sizes a unit of the optimizer ends inside a row, so a share does too, and no other
+	// layer needs a larger buffer.
 	c.VocabSize, c.HiddenSize, c.IntermediateSize, c.NumHeads, c.NumKVHeads, c.HeadDim = 5000, 24, 8, 2, 1, 12
 	for _, ranks := range []int{2, 3} {
 		for rank := range ranks {
@@ -152,8 +157,8 @@ func TestBuffersHoldAllRowsOfAShare(t *testing.T) {
 	}
 }
 
-// TestBuffersOfFewIDs: if a batch has fewer ids than a share has rows, buffers fit the ids only: each rank's own ids,
-// and the ids of all ranks in the sum.
+// TestBuffersOfFewIDs: if a batch has fewer ids than a share has rows, buffers are smaller than the
+// share. An exchange buffer fits each rank's own ids, and the sum's slab the ids of all ranks.
 func TestBuffersOfFewIDs(t *testing.T) {
 	c := *config(1, false)
 	c.VocabSize, c.HiddenSize, c.IntermediateSize, c.NumHeads, c.NumKVHeads, c.HeadDim = 50000, 24, 8, 2, 1, 12

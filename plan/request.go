@@ -25,7 +25,8 @@ type Request struct {
 	Recompute string
 	// HiddenStates is the location of hidden states: "auto" (or empty), "device" or "host".
 	HiddenStates string
-	// Fused: the backward of attention has memory for sums (layers.Spec.Fused).
+	// Fused gives the backward of attention extra workspace, in which it sums the gradients of keys
+	// and values (layers.Spec.Fused).
 	Fused            bool
 	MicroBatchTokens int
 	ChunkTokens      int
@@ -39,7 +40,7 @@ type Request struct {
 	// nil: all devices are alike, with budget DeviceMemory. If devices differ, DeviceMemory is the smallest budget.
 	Paces      []Pace
 	LaneMemory []int64
-	// Lane is the recorded assignment of layers to lanes; nil: make one.
+	// Lane is the assignment of layers to lanes that the run recorded when it began; nil: make one.
 	Lane    []int
 	Clip    bool
 	Unified bool
@@ -57,12 +58,14 @@ type Request struct {
 	HostBy       string // for errors: the source of HostMemory; "": the user's key
 	// StateDir: state may be on disk, as far as HostMemory requires.
 	StateDir bool
-	// ParamDir: tiles of decoder blocks may be on disk too, if state on disk does not suffice.
+	// ParamDir: tiles of decoder blocks may be on disk too, if moving state to disk does not free
+	// enough host memory.
 	ParamDir bool
 	// Compress: data on disk is compressed.
 	Compress bool
-	// Ranks is the number of processes that divide Rows, and Rank the index of the planned one; Ranks 0 and 1: a single
-	// rank. Units returns the optimizer's units of a layer.
+	// Ranks is the number of processes that divide Rows, and Rank the index of the planned one;
+	// Ranks 0 and 1: a single rank. Units returns the optimizer's units of a layer, at whose
+	// borders a layer can be divided.
 	Ranks, Rank int
 	Units       func(model.Layout) []optim.Unit
 }

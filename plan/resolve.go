@@ -15,8 +15,9 @@ import (
 // maxMicroBatchTokens is the maximum automatic micro-batch size.
 const maxMicroBatchTokens = 16384
 
-// Automatic depths. With two buffers of a kind, one is copied while the other is used. More buffers help only if the
-// times of copies vary.
+// Automatic depths. With two buffers of a kind, a copy fills one while the other is used. More
+// buffers help only if the times of copies vary. Fewer than minActSlots activation slots are
+// refused.
 const (
 	autoWeightSlots  = 3
 	autoGradBuffers  = 2
@@ -35,7 +36,8 @@ type NotFitting struct {
 	What         string // what needs the memory; "": the run
 }
 
-// BadDepth is the error for a depth or number of parts that the model does not support.
+// BadDepth is the error for a requested value, such as a depth or a number of head parts, that is
+// invalid for the model. Key is the configuration key.
 type BadDepth struct{ Key, Why string }
 
 func (e *BadDepth) Error() string { return e.Why }
@@ -93,7 +95,8 @@ func rowsThatFit(q Request) int {
 	return low
 }
 
-// choose does the work of Resolve, but its error has no hint on how many rows would fit.
+// choose resolves the request like Resolve, but its error does not say how many rows would fit.
+// Resolve and rowsThatFit call it.
 func choose(q Request) (*Run, error) {
 	if err := q.check(); err != nil {
 		return nil, err
@@ -173,7 +176,8 @@ func (q Request) check() error {
 	return nil
 }
 
-// leastDepths returns the smallest depths that work.
+// leastDepths returns the smallest depths with which the requested run works. check refuses smaller
+// ones.
 func leastDepths(q Request) Depths {
 	d := Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1, ActivationSlots: minActSlots, BatchesAhead: 1}
 	if q.Config.TieEmbeddings && (!q.Clip || q.Ranks > 1) {
@@ -188,9 +192,9 @@ func leastDepths(q Request) Depths {
 	return d
 }
 
-// askedDepths sets each depth to the requested one, if that is above the minimum. If the run does not fit with the
-// fewest activation slots, askedDepths tries one slot for every activation. Then no activation is spilled to the host,
-// which may need less memory in total.
+// askedDepths raises each depth to the requested value. If the run does not fit with the fewest
+// activation slots, it tries one slot for every activation. Without spills to the host the run may
+// need less memory in total.
 func (r *Run) askedDepths(q Request) {
 	d := &r.Depths
 	for _, v := range []struct {
@@ -212,7 +216,8 @@ func (r *Run) askedDepths(q Request) {
 	}
 }
 
-// setMicroBatch sets the micro-batch size and everything that depends on it.
+// setMicroBatch sets the micro-batch size in tokens, and what depends on it: the limits, the chunks
+// of launches and of the head.
 func (r *Run) setMicroBatch(q Request, tokens int) {
 	r.Limits = NewLimits(q.Rows, q.RowTokens, tokens, q.Config.VocabSize)
 	r.Spec.MaxTokens = r.Limits.MicroBatchTokens
@@ -226,7 +231,8 @@ func (r *Run) setMicroBatch(q Request, tokens int) {
 			r.Spec.ChunkTokens = min(r.Limits.MicroBatchTokens, roomyChunkTokens)
 		}
 	}
-	// The head chunk depends only on recorded values, so it is the same when the run resumes.
+	// The head's chunk is derived only from values that a run records, so it is the same when the
+	// run resumes.
 	r.Spec.HeadChunk = headChunk(r.Spec, min(roomyHeadChunk, max(maxHeadChunk, r.Spec.ChunkTokens)))
 }
 
@@ -237,15 +243,18 @@ const autoChunkTokens = 4096
 // maxHeadChunk is the maximum number of tokens whose logits exist at once, unless a block's chunk is larger.
 const maxHeadChunk = 2048
 
-// The same two values for devices with ample memory. Each chunk of the head reads and writes the gradient of all the
-// head's weights, 8 bytes for each parameter, and computes 2 FLOPs for each token and parameter. At 3.3 TB/s and 700
-// TFLOP/s, this traffic takes a fifth of a product's time with 4096 tokens, and a twentieth with 16384.
+// roomyChunkTokens and roomyHeadChunk replace autoChunkTokens and maxHeadChunk on devices with
+// ample memory. Each chunk of the head reads and writes the gradient of all the head's weights, 8
+// bytes for each parameter, and computes 2 FLOPs for each token and parameter. At 3.3 TB/s and 700
+// TFLOP/s, this traffic takes a fifth of a product's time with 4096 tokens, and a twentieth with
+// 16384.
 const (
 	roomyChunkTokens = 16384
 	roomyHeadChunk   = 8192
 )
 
-// roomy reports whether the device has memory of its own, and at least 40 GiB of it or no limit.
+// roomy reports whether the device has ample memory: memory of its own, and at least 40 GiB of it
+// or no limit.
 func (q Request) roomy() bool {
 	return !q.Unified && (q.DeviceMemory == 0 || q.DeviceMemory >= 40<<30)
 }
@@ -264,7 +273,8 @@ func headChunk(s layers.Spec, most int) int {
 	return s.HeadChunk
 }
 
-// leastMicroBatch returns the smallest automatic micro-batch: one row.
+// leastMicroBatch returns the smallest micro-batch that Resolve chooses by itself: one row, or
+// maxMicroBatchTokens if rows are longer.
 func leastMicroBatch(q Request) int { return min(q.RowTokens, maxMicroBatchTokens) }
 
 // resolveHead keeps the head whole in two cases: it fits in a block's slot and gradient buffer, or the device has room
@@ -305,7 +315,8 @@ func (r *Run) leastShards() int {
 	return n
 }
 
-// resolveMicroBatch sets the largest micro-batch that fits, halving it for each attempt.
+// resolveMicroBatch sets the requested micro-batch size or, if the request leaves it open, the
+// largest that fits. It begins with the largest automatic size and halves it until the run fits.
 func (r *Run) resolveMicroBatch(q Request) {
 	if q.MicroBatchTokens > 0 {
 		r.setMicroBatch(q, q.MicroBatchTokens)

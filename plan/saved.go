@@ -18,7 +18,8 @@ const savedTensors = 16
 // device.Align bytes for each tensor of each micro-batch.
 func (r *Run) SavedBytes(l int) int64 { return r.savedAt(l, r.Spec.Keep.Of(r.Layouts[l].Block)) }
 
-// savedAt is SavedBytes at a given level.
+// savedAt returns the bytes that layer l would keep for its backward at the given level, for all
+// micro-batches.
 func (r *Run) savedAt(l int, level layers.Keep) int64 {
 	n := r.Kind(l).SavedBytes(r.Spec, r.Layouts[l].Block, level, r.Limits.Tokens)
 	if n == 0 || r.EvalOnly || !r.has(l) || l < model.LowestTrained(r.Layouts) {
@@ -27,7 +28,7 @@ func (r *Run) savedAt(l int, level layers.Keep) int64 {
 	return n + int64(r.Limits.MicroBatches)*savedTensors*device.Align
 }
 
-// savedBytes returns the bytes that all layers keep.
+// savedBytes returns the bytes that all layers of the view r keep on the device for their backward.
 func (r *Run) savedBytes() (n int64) {
 	for l := range r.Layouts {
 		if bytes := r.SavedBytes(l); bytes > 0 {
@@ -50,7 +51,8 @@ func (r *Run) KeptByLayer() []string {
 	return out
 }
 
-// keptHere describes in words the levels of the blocks in the view r (of one lane, or of all).
+// keptHere describes, for the memory table, what the blocks of the view r (of one lane, or of all)
+// keep.
 func (r *Run) keptHere() string {
 	var here layers.Keeps
 	for l, layout := range r.Layouts {
@@ -69,8 +71,8 @@ func (r *Run) keeps(l int) bool {
 // spillWorth is the minimum fraction of a step that spilling must save, because spilling uses host memory and the link.
 const spillWorth = 0.01
 
-// spillTries is how many numbers of activation slots are tried, besides a slot for every activation. For each one the
-// time of a step is predicted.
+// spillTries is how many numbers of activation slots chooseSaved tries, besides a slot for every
+// activation. Each costs one prediction of a step's time.
 const spillTries = 8
 
 // chooseSaved chooses the level of every block, and the number of activation slots if the request leaves it open. With
@@ -152,11 +154,11 @@ type saveOption struct {
 	saves       [layers.KeepAll + 1]float64
 }
 
-// attentionSlower is how much longer a FLOP takes in attention than in a matrix product. On the GPUs of package rates
-// the factor is 1.5 to 8; it is larger for newer GPUs and shorter rows.
+// attentionSlower is how many times longer a FLOP takes in attention than in a matrix product. On
+// the GPUs of package rates the factor is 1.5 to 8; it is larger for newer GPUs and shorter rows.
 const attentionSlower = 3
 
-// saveOptions lists the options of every block.
+// saveOptions returns a saveOption for every block that has a backward.
 func (r *Run) saveOptions() (out []saveOption) {
 	tokens := int64(r.Limits.Tokens)
 	for l, layout := range r.Layouts {
@@ -184,8 +186,9 @@ func (r *Run) saveOptions() (out []saveOption) {
 	return out
 }
 
-// upgrade raises the levels of blocks as long as room, the free memory, suffices. Each time it raises the level of the
-// block that saves most seconds for a byte and still fits; among equals, the first block.
+// upgrade raises the levels of blocks as long as the free memory, room, suffices. Each time it
+// raises the block that saves the most seconds per byte of all that still fit; among equals, the
+// first block.
 func (r *Run) upgrade(options []saveOption, room room) {
 	for {
 		var best *saveOption
@@ -223,7 +226,7 @@ func (m *room) take(lane int, bytes int64) {
 	m.all -= bytes
 }
 
-// room returns the memory that r leaves free of the budgets of q.
+// room returns the memory that plan r leaves free of the budgets in q.
 func (r *Run) room(q Request) room {
 	t, free := r.Table(), room{all: math.MaxInt64}
 	if r.OneMemory && q.HostMemory > 0 {

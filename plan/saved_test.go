@@ -16,7 +16,7 @@ import (
 	"mt/model"
 )
 
-// saves is how many seconds of a step are saved by what r keeps.
+// saves returns how many seconds of a step the kept tensors of r save.
 func (r *Run) saves() (sum float64) {
 	for _, o := range r.saveOptions() {
 		sum += o.saves[r.Spec.Keep.Of(o.block)]
@@ -24,8 +24,8 @@ func (r *Run) saves() (sum float64) {
 	return sum
 }
 
-// TestWhatIsKeptIsWorthMost: the choice saves the most of all choices that fit, within one step of one block. No
-// further step fits.
+// TestWhatIsKeptIsWorthMost: no combination of levels that fits saves more time than the chosen one
+// plus one more level of one block. No block's level can be raised further within the memory.
 func TestWhatIsKeptIsWorthMost(t *testing.T) {
 	testkit.NotShort(t)
 	rnd := rand.New(rand.NewSource(3))
@@ -98,7 +98,8 @@ func TestWhatIsKeptIsWorthMost(t *testing.T) {
 	}
 }
 
-// TestLongAttentionIsKeptFirst: if memory suffices for one attention output, the block with full attention keeps it.
+// TestLongAttentionIsKeptFirst: if memory suffices to keep one attention output, the block with
+// full attention keeps it, not one with a sliding window.
 func TestLongAttentionIsKeptFirst(t *testing.T) {
 	q := request()
 	q.Config = config(4, false)
@@ -116,14 +117,16 @@ func TestLongAttentionIsKeptFirst(t *testing.T) {
 			t.Errorf("%d bytes less than for the attention of one block: %v is kept, want %v", less, r.Spec.Keep, want)
 		}
 	}
-	// Instead of two others' outputs, its q, k and v would fit. They save more than one output and less than two.
+	// With room for three attention outputs, the third block's q, k and v would fit instead of two
+	// others' outputs. They save more than one output and less than two, so the outputs win.
 	q.DeviceMemory = none.Table().Device + 3*held(none.savedAt(1, layers.KeepAttention))
 	if r := resolve(t, q); !slices.Equal(r.Spec.Keep, layers.Keeps{1, 1, 1, 0}) {
 		t.Errorf("with room for the attention of three blocks %v is kept", r.Spec.Keep)
 	}
 }
 
-// on7B requests steps of 128 rows of 1024 tokens, with blocks blocks of 7B on a device of gib GiB.
+// on7B requests steps of 128 rows of 1024 tokens for a model with some number of Qwen2.5 7B's
+// blocks, on a device of gib GiB.
 func on7B(t *testing.T, blocks int, gib float64) Request {
 	t.Helper()
 	c := testkit.Must(model.Preset("qwen2.5-7b"))(t)
@@ -132,8 +135,9 @@ func on7B(t *testing.T, blocks int, gib float64) Request {
 		DeviceMemory: int64(gib * (1 << 30))}
 }
 
-// TestInputsSpillForMore: layer inputs wait on the host if the freed device memory makes a step shorter and the host
-// has room. They never do if the slots are given, if both sides share one memory, or if everything fits.
+// TestInputsSpillForMore: layer inputs are spilled to the host if the freed device memory makes a
+// step shorter and the host has room. They are never spilled if the request sets the slots, if host
+// and device share one memory, or if everything fits.
 func TestInputsSpillForMore(t *testing.T) {
 	for name, c := range map[string]struct {
 		blocks int
@@ -178,7 +182,8 @@ func TestInputsSpillForMore(t *testing.T) {
 	}
 }
 
-// TestEveryDeviceKeepsForItself: of two devices the one with more memory keeps more, and each has room for it.
+// TestEveryDeviceKeepsForItself: of two devices, the blocks on the one with more memory keep more
+// tensors. Both plans fit.
 func TestEveryDeviceKeepsForItself(t *testing.T) {
 	q := on7B(t, 12, 40)
 	q.Devices, q.Order, q.LaneMemory = 2, schedule.Lanes, []int64{40 << 30, 120 << 30}
@@ -209,7 +214,8 @@ func TestEveryDeviceKeepsForItself(t *testing.T) {
 	}
 }
 
-// TestKeptByLayer: what is kept is said of every layer; experts keep nothing but their input.
+// TestKeptByLayer: KeptByLayer names a level for every layer; layers of experts keep only their
+// input.
 func TestKeptByLayer(t *testing.T) {
 	q := request()
 	q.Config = config(3, false)
@@ -225,8 +231,8 @@ func TestKeptByLayer(t *testing.T) {
 	}
 }
 
-// TestBoundCountsWhatIsComputedAgain: the backward's FLOPs include the recomputation of each block at its own level and
-// window.
+// TestBoundCountsWhatIsComputedAgain: the backward's FLOPs include what each block recomputes,
+// which depends on the block's level and its attention window.
 func TestBoundCountsWhatIsComputedAgain(t *testing.T) {
 	q := request()
 	q.Config = config(4, false)
@@ -246,13 +252,14 @@ func TestBoundCountsWhatIsComputedAgain(t *testing.T) {
 	}
 }
 
-// longRows requests one row of tokens tokens of Qwen2.5 7B.
+// longRows requests training of Qwen2.5 7B on a single row of the given length, on a device of gib
+// GiB.
 func longRows(tokens int, gib int64) Request {
 	return Request{Planes: optim.AdamW{}.Planes, Config: qwen(3584, 18944, 28, 28, 4), Rows: 1, RowTokens: tokens, Act: device.BF16, Clip: true, Context: 512 << 20, DeviceMemory: gib << 30}
 }
 
-// TestLongRowsFit: rows train on a device that fits less than three hidden states. Rows that fit completely stay on the
-// device.
+// TestLongRowsFit: long rows train even on a device that cannot hold three hidden states of a row,
+// because hidden states move to the host. They stay on the device if everything fits there.
 func TestLongRowsFit(t *testing.T) {
 	for _, c := range []struct {
 		tokens int
@@ -283,8 +290,8 @@ func TestLongRowsFit(t *testing.T) {
 	}
 }
 
-// TestHiddenStatesStayWhereTheyFit: hidden states go to the host where a long row does not fit otherwise, or where that is
-// asked for, and nowhere else.
+// TestHiddenStatesStayWhereTheyFit: hidden states move to the host only if a long row does not fit
+// otherwise, or if the request says so.
 func TestHiddenStatesStayWhereTheyFit(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit   func(*Request)
@@ -325,11 +332,14 @@ func TestHiddenStatesStayWhereTheyFit(t *testing.T) {
 	}
 }
 
-// TestRecurrencesKeepHiddenStates: recurrences and output gates are refused with hidden states on the host.
+// TestRecurrencesKeepHiddenStates: a request for hidden states on the host is refused for models
+// with recurrences or output gates.
 func TestRecurrencesKeepHiddenStates(t *testing.T) {
 	for want, edit := range map[string]func(c *model.Config){
 		"with recurrences, whose convolution": func(c *model.Config) { c.GatedDeltaNet = &model.GatedDeltaNet{} },
 		"with an output gate":                 func(c *model.Config) { c.OutputGate = true },
+		"with per-layer inputs":               func(c *model.Config) { c.PerLayerSize, c.PerLayerVocab = 8, c.VocabSize },
+		"or shared keys and values":           func(c *model.Config) { c.SharedKV = 1 },
 	} {
 		q := longRows(65536, 24)
 		c := *q.Config
@@ -341,7 +351,8 @@ func TestRecurrencesKeepHiddenStates(t *testing.T) {
 	}
 }
 
-// TestHiddenStatesOnTheHostChangeNoSums: where hidden states lie changes nothing that the order of sums depends on.
+// TestHiddenStatesOnTheHostChangeNoSums: moving hidden states to the host changes no value that the
+// order of sums depends on.
 func TestHiddenStatesOnTheHostChangeNoSums(t *testing.T) {
 	q := longRows(65536, 39) // of a whole head, whose chunks are as large as a block's workspace allows
 	q.HeadShards = 1
@@ -353,7 +364,9 @@ func TestHiddenStatesOnTheHostChangeNoSums(t *testing.T) {
 	}
 }
 
-// TestWhatALongRowNeedsAtLeast: the error for a long row has the need with hidden states on the host, which is smaller.
+// TestWhatALongRowNeedsAtLeast: if a long row fits neither with hidden states on the device nor
+// with them on the host, the error states the smaller need, which is that with hidden states on the
+// host.
 func TestWhatALongRowNeedsAtLeast(t *testing.T) {
 	var lack *NotFitting
 	if _, err := Resolve(longRows(524288, 1)); !errors.As(err, &lack) || lack.Need > 11<<30 {
@@ -361,8 +374,8 @@ func TestWhatALongRowNeedsAtLeast(t *testing.T) {
 	}
 }
 
-// TestHeadsThatWait: q, k, v and attention's output of every token wait on the host, and in training the output's
-// gradient.
+// TestHeadsThatWait: with hidden states on the host, attention's q, k, v and output of every token
+// lie in host scratch memory, and in training also the output's gradient.
 func TestHeadsThatWait(t *testing.T) {
 	q := longRows(32768, 0)
 	q.HiddenStates = "host"
@@ -376,14 +389,17 @@ func TestHeadsThatWait(t *testing.T) {
 	}
 }
 
-// TestCrossingsBoundTheTime: what launches copy between host and device counts in the bound of a step's time.
+// TestCrossingsBoundTheTime: with hidden states on the host, launches copy chunks between host and
+// device. The bound of a step's time counts these copies.
 func TestCrossingsBoundTheTime(t *testing.T) {
 	q := longRows(32768, 0)
 	slow := Rates{MatMul: 1e18, Host: 1e15, Link: 1e9}
 	near := testkit.Must(Time(resolve(t, q), slow))(t)
 	q.HiddenStates = "host"
 	far := testkit.Must(Time(resolve(t, q), slow))(t)
-	// By layers.Spec.Crosses, in rows of 3584 elements of bf16 and of qkv 4608: a block copies 2·3584+4608+3584 up forward.
+	// layers.Spec.Crosses gives a block's copies to the device in the forward: two hidden states of
+	// 3584 elements a token, qkv of 4608 and attention's output of 3584. An element has two bytes,
+	// and there are 28 blocks.
 	const token = 2 * 28 * (2*3584 + 4608 + 3584)
 	if more := far.Forward - near.Forward; more < 0.9*token*32768/1e9 || more > 1.1*token*32768/1e9 {
 		t.Errorf("the forward takes %g s longer", more)

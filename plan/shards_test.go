@@ -15,15 +15,15 @@ import (
 	"mt/model"
 )
 
-// qwen is a Qwen2.5 of the given dimensions.
+// qwen returns a Qwen2.5 config with the given sizes.
 func qwen(hidden, ffn, blocks, heads, kv int) *model.Config {
 	return &model.Config{Arch: "Qwen2ForCausalLM", ModelType: "qwen2", VocabSize: 152064, HiddenSize: hidden, IntermediateSize: ffn, NumLayers: blocks,
 		NumHeads: heads, NumKVHeads: kv, HeadDim: 128, MaxPositions: 131072, RMSNormEps: 1e-6, QKVBias: true, Rope: model.Rope{Type: "default", Theta: 1e6}}
 }
 
-// TestLargeModelsFit: models whose head with its gradient would take half of the
-// device train there, with buffers enough for copies beside the work. The head
-// is cut where it has to be.
+// TestLargeModelsFit: models whose head with its gradient would take half of the device's memory
+// fit there with enough buffers for copies to overlap the computation. The head is cut into parts
+// if necessary.
 func TestLargeModelsFit(t *testing.T) {
 	big, small := qwen(5120, 13824, 48, 40, 8), qwen(3584, 18944, 28, 28, 4)
 	for _, c := range []struct {
@@ -53,7 +53,7 @@ func TestLargeModelsFit(t *testing.T) {
 	}
 }
 
-// wide is a request whose head is six times a block.
+// wide requests a model whose head is about six times as large as a block.
 func wide() Request {
 	q := request()
 	q.Config = config(6, false)
@@ -61,8 +61,8 @@ func wide() Request {
 	return q
 }
 
-// TestPartsFitABlock: a cut head takes no more than blocks do, and one part less
-// would.
+// TestPartsFitABlock: leastShards cuts the head into the fewest parts whose slot and gradient
+// buffer are no larger than a block's.
 func TestPartsFitABlock(t *testing.T) {
 	for _, act := range []device.DType{device.F32, device.BF16} {
 		q := wide()
@@ -96,9 +96,10 @@ func TestPartsFitABlock(t *testing.T) {
 	}
 }
 
-// TestPartsUnderBudgets lowers the budget. The head is whole while all else has its automatic depths beside it, then it
-// is split, independent of requested depths. Every request that fits with the smallest choices is resolved. With
-// weights in place and gradients accumulated in slabs, splitting gains nothing.
+// TestPartsUnderBudgets: under ever lower budgets the head stays whole as long as everything else
+// has its automatic depths beside it. Below that it is split, independent of requested depths.
+// Every request that fits with the smallest choices is resolved. Splitting gains nothing if weights
+// are used in place and gradients accumulate in slabs.
 func TestPartsUnderBudgets(t *testing.T) {
 	testkit.NotShort(t)
 	ratio := budgetRatio(t, 0.9)
@@ -138,7 +139,8 @@ func TestPartsUnderBudgets(t *testing.T) {
 	}
 }
 
-// TestAskedParts: what is asked for is kept, or refused with the key's name.
+// TestAskedParts: a requested number of head parts is kept, or refused with an error that names the
+// key.
 func TestAskedParts(t *testing.T) {
 	for _, n := range []int{1, 2, 40} {
 		q := wide()
@@ -166,9 +168,9 @@ func TestAskedParts(t *testing.T) {
 	}
 }
 
-// TestHeadChunk: logits take what a block's workspace leaves unused anyway, at
-// most maxHeadChunk tokens, or roomyHeadChunk. A small workspace does not make them smaller
-// than 128 MiB. A micro-batch that is smaller than a chunk is one chunk.
+// TestHeadChunk: the head computes logits for as many tokens at once as fit in the workspace that a
+// block needs anyway: at most maxHeadChunk, or roomyHeadChunk on a device with ample memory. 128
+// MiB of logits are always allowed. A micro-batch smaller than a chunk is one chunk.
 func TestHeadChunk(t *testing.T) {
 	testkit.NotShort(t)
 	for _, c := range []struct {
@@ -190,7 +192,7 @@ func TestHeadChunk(t *testing.T) {
 			t.Errorf("micro-batches of %d, %d parts: the head takes %d bytes, a block %d", c.micro, c.parts, n, r.Spec.BlockForwardBytes())
 		}
 	}
-	// A resumed run has its chunk recorded, and maybe another budget.
+	// A resumed run has its chunk size on record and keeps it under another budget.
 	q := Request{Planes: optim.AdamW{}.Planes, Config: qwen(3584, 18944, 28, 28, 4), Rows: 64, RowTokens: 256, Act: device.BF16}
 	first := resolve(t, q)
 	q.MicroBatchTokens, q.ChunkTokens, q.HeadShards = first.Limits.MicroBatchTokens, first.Spec.ChunkTokens, first.Spec.Shards()
@@ -200,13 +202,14 @@ func TestHeadChunk(t *testing.T) {
 	}
 }
 
-// budgetRatio returns the ratio of consecutive budgets: ratio in long tests, its square in short tests.
+// budgetRatio returns the factor between consecutive memory budgets that a test tries: ratio in
+// long tests, its square in short tests.
 func budgetRatio(t *testing.T, ratio float64) float64 {
 	t.Helper()
 	return math.Pow(ratio, float64(testkit.Every(t, 2)))
 }
 
-// TestRoomy: 40 GiB of a device's own memory are much.
+// TestRoomy: a device has ample memory if it has 40 GiB of its own or no limit.
 func TestRoomy(t *testing.T) {
 	for _, c := range []struct {
 		q    Request

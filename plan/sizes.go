@@ -19,10 +19,11 @@ type Limits struct {
 	UniqueIDs        int
 }
 
-// NewLimits returns the limits of batches with the given number of rows of at most rowTokens. A batch is cut into
-// micro-batches of at most microBatchTokens, with at least one row each. Two neighbouring micro-batches together have
-// more than microBatchTokens. Each micro-batch but the last leaves less room than the longest row takes, and has at
-// least the number of longest rows that fit in a micro-batch.
+// NewLimits returns the limits of batches with the given number of rows of at most rowTokens. A
+// batch is cut into micro-batches of at most microBatchTokens, with at least one row each. The
+// number of micro-batches is bounded in two ways. Two neighbouring micro-batches together have more
+// than microBatchTokens, or they would be one. Each micro-batch but the last has no room for
+// another row of rowTokens, so it has as many rows as such long rows would fit.
 func NewLimits(rows, rowTokens, microBatchTokens, vocab int) Limits {
 	tokens := rows * rowTokens
 	n := min(rows, 2*(tokens/(microBatchTokens+1))+1)
@@ -56,8 +57,8 @@ type Run struct {
 	NSSteps int
 	// RowTokens is the length of the longest row, in tokens.
 	RowTokens int
-	// Experts is the number of experts in a layer with experts; 0: no layer has any. OnDemand: an expert's tile is
-	// fetched when the routing is known to use it.
+	// Experts is the number of experts in a layer with experts; 0: no layer has any. OnDemand says
+	// that an expert's tile is fetched only when the routing is known to use it.
 	Experts  int
 	OnDemand bool
 	// Lane has the lane of each layer; nil: one lane.
@@ -67,16 +68,17 @@ type Run struct {
 	// GradOnDisk tells for each layer whether its gradient waits for the norm on disk. The layer's state is then on
 	// disk too. nil: none does.
 	GradOnDisk []bool
-	// WeightsOnDisk tells for each layer whether its tile is on disk. The layer's state is then on disk too. nil: none
-	// is.
+	// WeightsOnDisk tells for each layer whether its tile is on disk. The layer's state is then on
+	// disk too. nil: no tile is.
 	WeightsOnDisk []bool
 	// ParamChunk is the chunk size for reading tiles from disk, a multiple of 4 KiB; 0: 1 MiB.
 	ParamChunk int64
 	// Compress: data on disk is compressed.
 	Compress bool
-	// Ranks is the number of processes that divide the rows of a step, normally each on its own host. Rank is the index
-	// of this process. Ranks 0 and 1: a single rank. Shares has the share of each layer's state by layer and rank; nil:
-	// whole layers. AllIDs bounds the unique ids in the batches of all ranks; Limits.UniqueIDs bounds this rank's.
+	// Ranks is the number of processes that divide the rows of a step, normally each on its own
+	// host. Rank is the index of this process. Ranks 0 and 1: a single rank. Shares[layer][rank] is
+	// a rank's share of a layer's state; nil: whole layers. AllIDs bounds the unique ids in the
+	// batches of all ranks; Limits.UniqueIDs bounds this rank's.
 	Ranks, Rank int
 	Shares      [][]optim.Share
 	AllIDs      int
@@ -95,7 +97,8 @@ func (r *Run) GradBytes() int64 {
 	return 4
 }
 
-// TurnsAround reports whether each layer takes the micro-batches in the reverse order of the previous layer.
+// TurnsAround reports whether every layer processes the micro-batches in the reverse order of the
+// layer before it.
 func (r *Run) TurnsAround() bool { return r.Order == schedule.Zigzag }
 
 // Kind returns the kind of layer l.
@@ -129,9 +132,10 @@ func (r *Run) SlabElems() int64 {
 	return n
 }
 
-// SlabsAreCredits reports whether all layers share a pool of slabs. Otherwise every layer has its own slab, in which
-// its gradient waits for the norm, unless the gradient waits on disk. With several ranks, the summed gradients of a
-// rank's shares wait in other slabs.
+// SlabsAreCredits reports whether layers share a pool of slabs, so that using one takes a credit.
+// Otherwise every layer has its own slab, in which its gradient waits for the norm, unless the
+// gradient waits on disk. With several ranks, the summed gradients of a rank's shares wait in other
+// slabs.
 func (r *Run) SlabsAreCredits() bool { return !r.Clip || r.Ranks > 1 }
 
 // GradsInPlace reports whether gradients accumulate directly in the layer's slab, which a unified device can bind. Then
@@ -142,13 +146,14 @@ func (r *Run) GradsInPlace() bool { return r.Unified && !r.SlabsAreCredits() && 
 // Binding tells where the device reads and writes host data.
 type Binding uint8
 
-// Bindings.
+// The values of Binding.
 const (
 	Copied  Binding = iota // in device memory, with copies from or to the host
 	InPlace                // in host memory
 )
 
-// Binding returns the binding of weight tiles, of every class of slots, and of the batch.
+// Binding returns whether weight tiles, of every class of slots, and the batch are copied to the
+// device or used in host memory.
 func (r *Run) Binding() Binding {
 	if r.Unified {
 		return InPlace
@@ -165,11 +170,12 @@ func (r *Run) GradBinding(l int) Binding {
 	return Copied
 }
 
-// Head returns the index of the head.
+// Head returns the index of the head, which is the last layer.
 func (r *Run) Head() int { return len(r.Layouts) - 1 }
 
-// Slots returns the number of weight slots of a class, and the device size of one. The size is that of the largest tile
-// which uses the slot, or 0 if tiles are bound in place and slots are only credits.
+// Slots returns the number of weight slots of a class, and the device memory of one in bytes. The
+// largest tile that uses the slot gives the size. It is 0 if tiles are used in host memory; a slot
+// is then only a credit.
 func (r *Run) Slots(class schedule.Class) (count int, bytes int64) {
 	bytes = r.largest(slotSize, class)
 	switch {
@@ -184,8 +190,8 @@ func (r *Run) Slots(class schedule.Class) (count int, bytes int64) {
 	return count, bytes
 }
 
-// slotSize returns the bytes of a tile's weights in a slot, and gradSize the elements of the gradient of all its
-// weights.
+// slotSize and gradSize measure a tile for largest: slotSize returns the bytes of its weights in a
+// slot, gradSize the elements of their gradient.
 func slotSize(t layers.Tile) int64 { return t.Layout.SlotBytes }
 func gradSize(t layers.Tile) int64 { return t.Layout.GradElems }
 
@@ -199,7 +205,8 @@ func (r *Run) slotBytes() (n int64) {
 	return n
 }
 
-// Schedule returns the input from which the program of a training step is made.
+// Schedule returns the description of a training step from which package schedule makes the
+// programs of all lanes.
 func (r *Run) Schedule() schedule.Spec {
 	s := schedule.Spec{Order: r.Order, Lane: r.Lane, OnDemand: r.OnDemand, WeightSlots: r.Depths.WeightSlots, ActivationSlots: r.Depths.ActivationSlots}
 	var kinds []model.LayerKind
@@ -254,10 +261,16 @@ func (r *Run) SlabBytes() []int64 {
 
 // ActivationBytes returns the size of a hidden state of the given number of tokens.
 func (r *Run) ActivationBytes(tokens int) int64 {
-	return int64(tokens) * int64(r.Spec.Config.HiddenSize) * r.Spec.Act.Size()
+	return int64(tokens) * int64(r.Spec.HiddenWidth()) * r.Spec.Act.Size()
 }
 
-// WorkspaceBytes returns the largest workspace of any launch.
+// RowBytes returns the size of the given number of the embedding's rows on the device.
+func (r *Run) RowBytes(rows int) int64 {
+	return int64(rows) * int64(r.Spec.Config.HiddenSize) * r.Spec.Act.Size()
+}
+
+// WorkspaceBytes returns the device memory that every launch may use as scratch: the most that any
+// launch needs.
 func (r *Run) WorkspaceBytes() int64 {
 	if r.EvalOnly {
 		return r.Spec.ForwardWorkspaceBytes()
@@ -265,14 +278,19 @@ func (r *Run) WorkspaceBytes() int64 {
 	return r.Spec.WorkspaceBytes()
 }
 
-// BatchIntBytes returns the size of a batch's integer data. For every token it has index, target, position and row
-// place. It also has cumulative lengths, the row starts of every micro-batch, the bounds of attention chunks, and with
-// preference pairs the reference's log-probability of every document. A document has at most one more chunk than fit
-// into it. Alignment may cost device.Align bytes for each tensor.
+// BatchIntBytes returns the size of a batch's integer data. Every token has its embedding row, a
+// target, a position, and an entry in the list of tokens by embedding row. A batch also has
+// cumulative lengths, the starts of these lists, and the bounds of attention chunks. With
+// preference pairs it has the reference's log-probability of every document. A document has at most
+// one more chunk than fit into it. Alignment may cost device.Align bytes for each tensor.
 func (r *Run) BatchIntBytes() int64 {
 	l := r.Limits
 	n := 4*int64(l.Tokens) + int64(l.Sequences+l.MicroBatches) + int64(l.MicroBatches)*int64(l.UniqueIDs+1)
 	tensors := int64(6)
+	if r.Spec.Config.PerLayerSize > 0 { // token ids, and the distinct ones in each micro-batch
+		n += int64(l.Tokens) + int64(l.MicroBatches)*int64(l.UniqueIDs)
+		tensors += 2
+	}
 	if size := r.Spec.Config.ChunkSize; size > 0 {
 		n += int64(l.Tokens/size + l.Sequences + l.MicroBatches)
 		tensors++
@@ -290,7 +308,7 @@ func (r *Run) BatchBytes() int64 {
 	if !r.has(0) {
 		return r.BatchIntBytes()
 	}
-	return r.BatchIntBytes() + r.ActivationBytes(r.Limits.UniqueIDs)
+	return r.BatchIntBytes() + r.RowBytes(r.Limits.UniqueIDs)
 }
 
 // LossBytes returns the size of a batch's losses.

@@ -34,15 +34,15 @@ type Table struct {
 	Params    int64 `json:"parameters"`
 	// PerParam is the host memory of one parameter in bytes: its weight and its values in the planes.
 	PerParam float64 `json:"host_bytes_per_parameter"`
-	// Before lists memory that is freed before the run allocates its own.
+	// Before lists memory that the run frees before it allocates the memory of this table.
 	Before []Row `json:"before,omitempty"`
-	// devices has the sums by device, with several devices.
+	// devices has the sum of rows for each device, if there are several.
 	devices []int64
 }
 
-// Table lists the memory of r by purpose. It is exact to the byte, including alignment, except for two rows: the
-// context has the size in the request, and the program has a size that was measured once. On a unified device both
-// sides are the same memory, and each byte is in one row only.
+// Table lists the memory of r by purpose. It is exact to the byte, including alignment, except for
+// two rows: "context" has the size that the request gives, and "program" a size that was measured
+// once. On a unified device both sides are the same memory, and each byte is in one row only.
 func (r *Run) Table() Table {
 	t := Table{OneMemory: r.OneMemory}
 	host := func(purpose string, bytes int64, detail string, args ...any) {
@@ -150,7 +150,7 @@ func (r *Run) planeRows(host addRow) {
 	}
 }
 
-// series joins words as in "a, b and c".
+// series joins words for a text: "a, b and c".
 func series(words []string) string {
 	last := len(words) - 1
 	if last <= 0 {
@@ -159,8 +159,8 @@ func series(words []string) string {
 	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
-// programBytes is the memory of a process besides its buffers, as measured: 33 MiB of code, up to 30 of Go heap, and up
-// to 32 of packed panels of matrix products.
+// programBytes is the host memory of a process besides its buffers. It is 96 MiB, as measured: 33
+// MiB of code, up to 30 of Go heap, and up to 32 of matrix panels that the CPU's products pack.
 const programBytes = 96 << 20
 
 type addRow func(purpose string, bytes int64, detail string, args ...any)
@@ -200,7 +200,7 @@ func (r *Run) slabRow(host addRow) {
 	}
 }
 
-// gradType names the type of a landed gradient, for people.
+// gradType names the dtype of a landed gradient in the table's details.
 func (r *Run) gradType() string {
 	if r.GradBF16 {
 		return "bf16"
@@ -208,7 +208,8 @@ func (r *Run) gradType() string {
 	return "fp32"
 }
 
-// ofAll returns words for the details of a row: the fraction of the planes that this rank keeps; "" for a single rank.
+// ofAll returns words for a row's details: which fraction of the planes this rank keeps; "" for a
+// single rank.
 func (r *Run) ofAll() string {
 	if r.Ranks <= 1 {
 		return ""
@@ -289,7 +290,7 @@ func (r *Run) deviceRows(dev addRow) {
 	dev("tables", r.tableBytes(), "rotary embedding")
 }
 
-// slots returns words for the number of weight slots and what they hold.
+// slots returns words for the table's row of weight slots: how many there are and what one holds.
 func (r *Run) slots() string {
 	one, more := "a block", "blocks"
 	if r.Experts > 0 {
@@ -317,7 +318,7 @@ func (r *Run) SpillBytes() int64 {
 	return int64(r.activations()) * r.ActivationBytes(r.Limits.Tokens)
 }
 
-// Write prints the table.
+// Write prints the table for people.
 func (t Table) Write(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	rows := func(list []Row) {
@@ -340,7 +341,7 @@ func (t Table) Write(w io.Writer) {
 	tw.Flush()
 }
 
-// also returns text if holds is true, else "".
+// also returns text if holds is true, else "". Details of rows use it for optional parts.
 func also(holds bool, text string) string {
 	if !holds {
 		return ""

@@ -9,19 +9,21 @@ import (
 
 // This file chooses the layers whose state (lower halves and planes) is on disk.
 
-// With autoStateSlots slots, one layer is updated while the next two are read and the previous one is written.
-// leastAutoSlots is for hosts with little memory: one layer is updated while another is read or written.
+// autoStateSlots lets one layer be updated while the next two are read from disk and the previous
+// one is written. The smaller leastAutoSlots is for hosts with little memory: one layer is updated
+// while another is read or written.
 const (
 	autoStateSlots = 4
 	leastAutoSlots = 2
 )
 
-// ExtentBytes returns the size of the state of layer l.
+// ExtentBytes returns the size of layer l's state (lower halves and planes) as a file on disk; with
+// several ranks, of this rank's share.
 func (r *Run) ExtentBytes(l int) int64 {
 	return optim.ExtentBytes(r.Layouts[l], r.placed(l), r.Share(l))
 }
 
-// extents returns the sizes of the states of all layers.
+// extents returns ExtentBytes of all layers, by layer, and caches them.
 func (r *Run) extents() []int64 {
 	if r.kept == nil {
 		r.keep()
@@ -59,7 +61,8 @@ func (r *Run) DiskBytes() (states, tiles int64) {
 	return states, tiles
 }
 
-// stateWords describes in words what the state on disk consists of, such as lower halves and moments.
+// stateWords names the kinds of data that the state on disk consists of, such as "lower halves and
+// moments".
 func (r *Run) stateWords() string {
 	var kinds []string
 	for l, layout := range r.Layouts {
@@ -88,12 +91,12 @@ type onDisks struct {
 	left                 int64
 }
 
-// onDisks returns the present choice of r.
+// onDisks returns r's present choice; left is the host memory that it leaves free.
 func (r *Run) onDisks(left int64) onDisks {
 	return onDisks{states: r.StateOnDisk, grads: r.GradOnDisk, tiles: r.WeightsOnDisk, slots: r.Depths.StateSlots, left: left}
 }
 
-// put makes d the choice of r, in place of the present one.
+// put makes d the run's choice of data on disk.
 func (r *Run) put(d onDisks) {
 	r.StateOnDisk, r.GradOnDisk, r.WeightsOnDisk, r.Depths.StateSlots = d.states, d.grads, d.tiles, d.slots
 }
@@ -133,8 +136,9 @@ func (r *Run) tier(q Request) {
 	r.put(best)
 }
 
-// waysToDisks lists functions that move data to disk, in the order in which to try them. spare is the host memory that
-// is free with everything in memory (negative: missing), and slots the number of state slots.
+// waysToDisks lists functions that move data to disk, in the order in which tier tries them. Their
+// argument spare is the host memory that is free with everything in memory (negative: missing), and
+// slots the number of state slots.
 func (r *Run) waysToDisks(q Request) []func(spare int64, slots int) onDisks {
 	ways := []func(int64, int) onDisks{r.choose}
 	if len(r.blocks()) == 0 {
@@ -202,7 +206,7 @@ func (r *Run) allStates(spare int64, slots int) int64 {
 	return spare
 }
 
-// count returns the number of true elements.
+// count returns how many elements of all are true.
 func count(all []bool) (n int) {
 	for _, x := range all {
 		if x {

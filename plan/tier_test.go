@@ -17,7 +17,8 @@ import (
 	"mt/model"
 )
 
-// tiered is a run whose states may be on disks, with a budget of the host's memory.
+// tiered requests a run that may keep state on disk, with a large host memory budget that tests
+// lower.
 func tiered(t *testing.T, blocks int, clip bool) Request {
 	t.Helper()
 	c := &model.Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 4096, HiddenSize: 128, IntermediateSize: 256, NumLayers: blocks,
@@ -26,7 +27,8 @@ func tiered(t *testing.T, blocks int, clip bool) Request {
 		HostMemory: 1 << 40, DeviceMemory: 1 << 30}
 }
 
-// TestExtentBytesOfARun: a Run made from layouts and planes alone reports the sizes of a resolved Run.
+// TestExtentBytesOfARun: a Run that only has layouts and planes reports the same sizes of state on
+// disk as one from Resolve.
 func TestExtentBytesOfARun(t *testing.T) {
 	want := resolve(t, tiered(t, 2, true))
 	run := &Run{Layouts: want.Layouts, Planes: want.Planes}
@@ -37,8 +39,8 @@ func TestExtentBytesOfARun(t *testing.T) {
 	}
 }
 
-// TestStatesGoToDisksAsMemoryAsks: with less host memory more states are on disk. The plan fits, no unneeded state is
-// on disk, and small states go first.
+// TestStatesGoToDisksAsMemoryAsks: the less host memory a run has, the more layers have their state
+// on disk. The plan fits, no state is on disk needlessly, and small states go first.
 func TestStatesGoToDisksAsMemoryAsks(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, clip := range []bool{true, false} {
@@ -81,8 +83,8 @@ func TestStatesGoToDisksAsMemoryAsks(t *testing.T) {
 	}
 }
 
-// TestWeightsGoToDisksAsMemoryAsks: if state on disk does not suffice, as few tiles as possible follow, spread over the
-// model. The plan fits and counts every buffer.
+// TestWeightsGoToDisksAsMemoryAsks: if moving all state to disk does not suffice, as few tiles as
+// possible move too, spread evenly over the model. The plan fits and counts every buffer.
 func TestWeightsGoToDisksAsMemoryAsks(t *testing.T) {
 	testkit.NotShort(t)
 	for _, unified := range []bool{false, true} {
@@ -137,8 +139,8 @@ func TestWeightsGoToDisksAsMemoryAsks(t *testing.T) {
 	}
 }
 
-// TestSpansOfExperts: each expert of a layer is read separately, in whole chunks that cover it with little excess and
-// fit in a param buffer.
+// TestSpansOfExperts: ParamSpan reads each expert of a layer separately, in whole chunks that cover
+// the expert with little excess and fit in a param buffer.
 func TestSpansOfExperts(t *testing.T) {
 	q := tiered(t, 8, false)
 	c := *q.Config
@@ -178,7 +180,7 @@ func TestSpansOfExperts(t *testing.T) {
 	}
 }
 
-// lacks returns the need stated by the error of a plan that does not fit.
+// lacks returns the memory need that the error of a plan that does not fit states.
 func lacks(t *testing.T, err error) int64 {
 	t.Helper()
 	var lack *NotFitting
@@ -188,7 +190,7 @@ func lacks(t *testing.T, err error) int64 {
 	return lack.Need
 }
 
-// tileOf is the size of a block's tile.
+// tileOf returns the size of a block's tile in bytes.
 func tileOf(t *testing.T, q Request) int64 {
 	t.Helper()
 	q.HostMemory = 1 << 40
@@ -196,7 +198,7 @@ func tileOf(t *testing.T, q Request) int64 {
 	return p.Layouts[1].TileBytes
 }
 
-// TestStateSlots: as many state slots as asked for.
+// TestStateSlots: a run with state on disk has the requested number of state slots.
 func TestStateSlots(t *testing.T) {
 	q := tiered(t, 12, false)
 	all := testkit.Must(Resolve(q))(t)
@@ -218,7 +220,8 @@ func TestStateSlots(t *testing.T) {
 	}
 }
 
-// TestStatesAreSpread: where half of the blocks' states are away, every other one is.
+// TestStatesAreSpread: the layers with state on disk are spread evenly. With about half of the
+// states on disk, never more than two neighbours are.
 func TestStatesAreSpread(t *testing.T) {
 	q := tiered(t, 16, false)
 	all := testkit.Must(Resolve(q))(t)
@@ -236,7 +239,8 @@ func TestStatesAreSpread(t *testing.T) {
 	}
 }
 
-// TestStatesGoToDisksWhereMemoryIsOne: on a unified device what the device takes counts too.
+// TestStatesGoToDisksWhereMemoryIsOne: on a unified device, device memory counts in the host's
+// budget too when states are moved to disk.
 func TestStatesGoToDisksWhereMemoryIsOne(t *testing.T) {
 	q := tiered(t, 12, false)
 	q.Unified, q.DeviceMemory, q.Recompute = true, 0, "full"
@@ -250,8 +254,8 @@ func TestStatesGoToDisksWhereMemoryIsOne(t *testing.T) {
 	}
 }
 
-// TestWordsOfStates: a plan names each kind of state on disk once, lower halves first. The bytes match the names: two
-// for each element's lower half, and four for each moment or average.
+// TestWordsOfStates: stateWords names each kind of data on disk once, lower halves first. The bytes
+// on disk match the names: two for each element's lower half, and four for each moment or average.
 func TestWordsOfStates(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Request)
@@ -287,7 +291,8 @@ func TestWordsOfStates(t *testing.T) {
 	}
 }
 
-// TestLowerHalvesComeFirst: where the first layer on disks has none, since only its vectors are trained, they still do.
+// TestLowerHalvesComeFirst: the list of data on disk names lower halves first, even if the first
+// layer on disk has none, because only its vectors are trained.
 func TestLowerHalvesComeFirst(t *testing.T) {
 	q := tiered(t, 12, false)
 	testkit.NoError(t, q.Config.SetFreeze(model.Freeze{Names: []string{`embed_tokens`, `layers\.0\..*proj`}}))
@@ -298,8 +303,9 @@ func TestLowerHalvesComeFirst(t *testing.T) {
 	}
 }
 
-// TestPackedBytes: with Compress, moments and weights on disk shrink by their ratio, lower halves and codes do not, and
-// cores spend time. Without Compress nothing changes.
+// TestPackedBytes: with Compress, moments and weights on disk shrink by their measured ratio and
+// take core seconds. Lower halves and codes of 8-bit optimizers do not shrink. Without Compress
+// nothing changes.
 func TestPackedBytes(t *testing.T) {
 	q := tiered(t, 4, false)
 	r := testkit.Must(Resolve(q))(t)
@@ -337,7 +343,8 @@ func TestPackedBytes(t *testing.T) {
 	}
 }
 
-// TestPackingTakesMemory: what compression takes is planned, for states and, where weights are on disks, for these too.
+// TestPackingTakesMemory: the plan counts the buffers for compressing state and, if weights are on
+// disk, also those for weights.
 func TestPackingTakesMemory(t *testing.T) {
 	testkit.NotShort(t)
 	q := tiered(t, 192, false) // whose tiles are larger than what packing them takes
@@ -376,7 +383,7 @@ func TestPackingTakesMemory(t *testing.T) {
 	}
 }
 
-// rowsOf are the rows of a table for a purpose.
+// rowsOf returns the table's rows for a purpose on a host or device.
 func rowsOf(t Table, where, purpose string) (out []Row) {
 	for _, row := range t.Rows {
 		if row.Where == where && row.Purpose == purpose {
@@ -386,9 +393,10 @@ func rowsOf(t Table, where, purpose string) (out []Row) {
 	return out
 }
 
-// TestGradientsGoToDisksAsMemoryAsks: if all state on disk does not suffice, as few gradients of blocks as possible
-// follow, spread over the model, the first blocks last. The plan fits and counts every slab, slot and buffer. Tiles
-// follow only if all gradients do not suffice.
+// TestGradientsGoToDisksAsMemoryAsks: if moving all state to disk does not suffice, as few
+// gradients of blocks as possible move too, spread over the model, those of the first blocks last.
+// The plan fits and counts every slab, slot and buffer. Tiles move only if moving all gradients
+// does not suffice.
 func TestGradientsGoToDisksAsMemoryAsks(t *testing.T) {
 	testkit.NotShort(t)
 	for _, unified := range []bool{false, true} {
@@ -477,8 +485,8 @@ func TestGradientsGoToDisksAsMemoryAsks(t *testing.T) {
 	}
 }
 
-// TestGradientsStayInMemory: gradients stay in memory if they do not wait for the norm, and if several ranks exchange
-// them. They also stay if bf16 gradients fit instead.
+// TestGradientsStayInMemory: gradients stay in memory without clipping, because they then wait for
+// no norm, and with several ranks, which exchange them. They also stay if bf16 gradients fit.
 func TestGradientsStayInMemory(t *testing.T) {
 	q := tiered(t, 24, true)
 	q.HostMemory = 1
@@ -512,7 +520,8 @@ func TestGradientsStayInMemory(t *testing.T) {
 	}
 }
 
-// TestSmallModelsKeepTheirGradients: where slabs to take turns in take more than they save, tiles go without them.
+// TestSmallModelsKeepTheirGradients: gradients on disk pass through pooled slabs. If the pool takes
+// more memory than moving the gradients saves, gradients stay and tiles go to disk.
 func TestSmallModelsKeepTheirGradients(t *testing.T) {
 	q := tiered(t, 4, true)
 	c := *q.Config
@@ -527,8 +536,8 @@ func TestSmallModelsKeepTheirGradients(t *testing.T) {
 	}
 }
 
-// TestLeastSlabs: with clipping, one pooled slab suffices for gradients on their way to disk, even with tied
-// embeddings.
+// TestLeastSlabs: gradients on their way to disk pass through pooled slabs. With clipping one such
+// slab suffices, even with tied embeddings; without clipping those need two.
 func TestLeastSlabs(t *testing.T) {
 	q := tiered(t, 16, true)
 	c := *q.Config
@@ -546,7 +555,8 @@ func TestLeastSlabs(t *testing.T) {
 	}
 }
 
-// TestSlabsOfGradientsOnDisks: as many slabs to take turns in as without clipping, where memory has room for them, and as asked.
+// TestSlabsOfGradientsOnDisks: if gradients wait on disk, the pool has the requested number of
+// slabs. Without a request it has the automatic number, if memory suffices.
 func TestSlabsOfGradientsOnDisks(t *testing.T) {
 	q := tiered(t, 32, true)
 	for _, asked := range []int{0, 1, 2} {
@@ -566,7 +576,8 @@ func TestSlabsOfGradientsOnDisks(t *testing.T) {
 	}
 }
 
-// TestSlabsOfLanes: a layer's own slab belongs to its lane, and every lane has pooled slabs.
+// TestSlabsOfLanes: SlabLane assigns a layer's own slab to the layer's lane, and gives every lane
+// its own pooled slabs.
 func TestSlabsOfLanes(t *testing.T) {
 	q := tiered(t, 32, true)
 	q.Devices, q.Order, q.Depths.GradSlabs, q.HostMemory = 2, schedule.Lanes, 2, 1
@@ -585,7 +596,8 @@ func TestSlabsOfLanes(t *testing.T) {
 	}
 }
 
-// played is AtMost by playing a run with a known number of saves.
+// played returns the peak disk usage of a run with a known number of saves. It simulates the run
+// save by save.
 func played(w Writes) int64 {
 	kept := slices.Clone(w.Kept)
 	var now, most int64
@@ -608,7 +620,7 @@ func played(w Writes) int64 {
 	return w.Log + max(most, now+w.Average+w.Model)
 }
 
-// TestDiskAtMost compares with runs played save by save.
+// TestDiskAtMost: Writes.AtMost equals the peak of a simulated run for random runs.
 func TestDiskAtMost(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {

@@ -11,8 +11,8 @@ import (
 	"mt/model"
 )
 
-// randomModel is a small model: with or without experts, with a tied head or its
-// own, which is whole or in parts.
+// randomModel returns a small model. It may have experts, and its head may be tied, and may be
+// whole or in parts.
 func randomModel(r *rand.Rand) (layouts []model.Layout, spec layers.Spec) {
 	c := config(1+r.Intn(3), r.Intn(2) == 0)
 	c.VocabSize, c.HiddenSize, c.IntermediateSize, c.NumHeads, c.NumKVHeads, c.HeadDim = 37, 16, 24, 2, 1, 8
@@ -22,8 +22,9 @@ func randomModel(r *rand.Rand) (layouts []model.Layout, spec layers.Spec) {
 	return c.Layouts(r.Intn(2) == 0), layers.Spec{Config: c, HeadShards: r.Intn(5)}
 }
 
-// TestTilesCoverTheirSlots: the copies of a tile fill every byte of its tensors once, from the tensor's place on the
-// host. The gradients of a layer's tiles together cover every element of the layer's tensors once.
+// TestTilesCoverTheirSlots: the copies of a tile write every byte of the tile's tensors once, from
+// the right byte on the host. The gradients of a layer's tiles together cover every element of the
+// layer's tensors once.
 func TestTilesCoverTheirSlots(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	for range 60 {
@@ -59,8 +60,8 @@ func TestTilesCoverTheirSlots(t *testing.T) {
 	}
 }
 
-// owner is the tensor of a whole layer that x is, or is rows of, and the layer in
-// whose tile it lies on the host.
+// owner returns the whole layer's tensor from which x has all or some rows. Result on is the layer
+// whose tile holds the tensor on the host: the embedding for a tied head.
 func owner(layouts []model.Layout, layer int, x model.TensorLayout) (whole model.TensorLayout, on int) {
 	for _, w := range layouts[layer].Tensors {
 		if w.Role == x.Role && w.Part == x.Part {
@@ -73,7 +74,8 @@ func owner(layouts []model.Layout, layer int, x model.TensorLayout) (whole model
 	panic("no such tensor")
 }
 
-// checkCopies looks where every byte of x comes from.
+// checkCopies fails unless every byte of x in the slot is copied once, from the right byte of the
+// right layer's tile.
 func checkCopies(t *testing.T, layouts []model.Layout, spec layers.Spec, tile layers.Tile, x model.TensorLayout) {
 	t.Helper()
 	whole, on := owner(layouts, tile.Layer, x)
@@ -100,7 +102,8 @@ func checkCopies(t *testing.T, layouts []model.Layout, spec layers.Spec, tile la
 	}
 }
 
-// TestTilesAreThoseOfTheSchedule: a visit has the tile of its layer and part.
+// TestTilesAreThoseOfTheSchedule: layers.Tiles has a tile with the layer and part of every visit in
+// the schedule.
 func TestTilesAreThoseOfTheSchedule(t *testing.T) {
 	r := rand.New(rand.NewSource(2))
 	for range 20 {

@@ -12,7 +12,7 @@ import (
 	"mt/layers/schedule"
 )
 
-// Rates has the measured rates of a machine.
+// Rates has the three rates of a machine that bound the time of a step.
 type Rates struct {
 	MatMul float64 `json:"matmul_flops"`    // matrix products in the compute dtype on one device, FLOP/s
 	Host   float64 `json:"host_bytes"`      // updates in host memory, read and written, bytes/s
@@ -38,8 +38,8 @@ type Bound struct {
 	// also overlap the backward.
 	Step            float64 `json:"step_seconds"`
 	TokensPerSecond float64 `json:"tokens_per_second"`
-	// HidingTokens is the size in tokens from which a step hides the updates: its matrix products take at least as long
-	// as the updates that run beside them. The row length is the run's.
+	// HidingTokens is the number of tokens in a step from which the updates cost no time: the
+	// matrix products that run beside them take at least as long. It assumes the run's row length.
 	HidingTokens int64 `json:"hiding_tokens"`
 }
 
@@ -71,7 +71,7 @@ func Time(r *Run, rates Rates) (Bound, error) {
 		b.Optimizer += r.UpdateBytes(l, gradients[l]) / rates.Host
 	}
 	first := r.UpdateBytes(0, gradients[0]) / rates.Host
-	rows := float64(r.GradElems(0)*r.GradBytes() + r.ActivationBytes(r.Limits.UniqueIDs))
+	rows := float64(r.GradElems(0)*r.GradBytes() + r.RowBytes(r.Limits.UniqueIDs))
 	b.First = first + rows/rates.Link
 	hidden := b.Optimizer - first
 	perToken := forward / float64(b.Tokens)
@@ -110,11 +110,11 @@ func (r *Run) transfers() (up, again, down float64) {
 	for l := range r.Layouts {
 		down += float64(r.GradElems(l) * r.GradBytes())
 	}
-	return up + float64(r.ActivationBytes(r.Limits.UniqueIDs)), again, down
+	return up + float64(r.RowBytes(r.Limits.UniqueIDs)), again, down
 }
 
-// crossings returns the bytes that launches copy to the device (index 0) and back (index 1), in forward and backward.
-// Such copies exist only with hidden states on the host.
+// crossings returns the bytes that launches copy to the device (index 0) and back (index 1), in
+// forward and backward. Only runs with hidden states on the host have such copies.
 func (r *Run) crossings() (forward, backward [2]float64) {
 	add := func(to *[2]float64, visits []schedule.Visit, phase schedule.Phase) {
 		for _, v := range visits {
@@ -160,7 +160,7 @@ func (r *Run) UpdateBytes(l int, g Gradient) float64 {
 	return bytes
 }
 
-// Write prints the bound.
+// Write prints the bound for people, line by line.
 func (b Bound) Write(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(what string, s float64, detail string, args ...any) {

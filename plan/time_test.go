@@ -12,8 +12,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// sevenB is the 7B of the goals: 128k tokens a step on a card with room, and the
-// rates of an H100 on a good host.
+// sevenB requests steps of 128k tokens of a 7B model on a GPU with 76 GiB. The rates are typical of
+// an H100 and a good host.
 func sevenB() (Request, Rates) {
 	q := Request{Planes: optim.AdamW{}.Planes, Config: qwen(3584, 18944, 28, 28, 4), Rows: 128, RowTokens: 1024, Act: device.BF16, Clip: true, DeviceMemory: 76 << 30,
 		Recompute: "full", GradDType: "fp32"}
@@ -22,8 +22,9 @@ func sevenB() (Request, Rates) {
 
 func near(got, want, rel float64) bool { return math.Abs(got-want) <= rel*math.Abs(want) }
 
-// TestBoundOfSevenB compares with figures worked out by hand: 7.07e9 parameters
-// in products; 28·28·128 = 100,352 wide attention over 512.5 places.
+// TestBoundOfSevenB: the bound equals figures worked out by hand. 7.07e9 parameters are in matrix
+// products. Attention is 28·28·128 = 100,352 elements wide (blocks, heads, head size), and a query
+// attends to 512.5 positions on average.
 func TestBoundOfSevenB(t *testing.T) {
 	q, rates := sevenB()
 	q.Positions = 8192 // tables that reach further than rows change nothing
@@ -31,14 +32,15 @@ func TestBoundOfSevenB(t *testing.T) {
 	b := testkit.Must(Time(r, rates))(t)
 	params := float64(q.Config.Params())
 	forward := 131072 * (2*float64(q.Config.MatrixParams()) + 4*100352*512.5) / 700e12
-	// The embedding has gradients for 131,072 of its 152,064 rows.
+	// The embedding gets gradients for at most 131,072 rows, one per token of a step, of its
+	// 152,064.
 	optimizer := (28*params - 4*(152064-131072)*3584) / 100e9
 	first := (24*152064+4*131072)*3584.0/100e9 + 131072*3584.0*(4+2)/50e9
 	if !near(b.Forward, forward, 1e-6) || !near(b.Optimizer, optimizer, 1e-3) || !near(b.First, first, 1e-3) {
 		t.Errorf("forward %g, optimizer %g, first %g; by hand %g, %g, %g", b.Forward, b.Optimizer, b.First, forward, optimizer, first)
 	}
-	// Full recompute repeats attention, q/k/v, its output and gate/up: all but the
-	// down projection and the head.
+	// A full recompute repeats q, k, v, attention, its output projection, gate and up. It does not
+	// repeat the down projection and the head.
 	again := 131072 * (2*28*3584*(4608+3584+2*18944) + 4*100352*512.5) / 700e12
 	if !near(b.Backward, 2*forward+again, 1e-6) {
 		t.Errorf("backward %g, by hand %g", b.Backward, 2*forward+again)
@@ -51,14 +53,15 @@ func TestBoundOfSevenB(t *testing.T) {
 	}
 }
 
-// TestBoundCountsWhatIsUsed: only chosen experts and positions within the window count.
+// TestBoundCountsWhatIsUsed: FLOPs count only the experts that a token passes, and only the
+// positions within the attention window.
 func TestBoundCountsWhatIsUsed(t *testing.T) {
 	q, _ := sevenB()
 	q.Config.SlidingWindow = 256
 	if f, _ := resolve(t, q).flops(); !near(f, 131072*(2*float64(q.Config.MatrixParams())+4*100352*(256*257/2+768*256)/1024), 1e-9) {
 		t.Errorf("with a window the forward is %g FLOPs", f)
 	}
-	// 8 of 128 experts, and the router.
+	// A token's products in a block: q, k, v and o, the router, and 8 of 128 experts.
 	q.Config = a3b()
 	block := 2048.0*(4096+2*512) + 4096*2048 + 2048*128 + 8*3*2048*768
 	want := 131072 * (2*(48*block+151936*2048) + 4*48*4096*512.5)
@@ -66,15 +69,16 @@ func TestBoundCountsWhatIsUsed(t *testing.T) {
 	if !near(forward, want, 1e-9) {
 		t.Errorf("with experts the forward is %g FLOPs, by hand %g", forward, want)
 	}
-	// Again all of a block but the down product; Keep is nothing.
+	// With nothing kept, the backward recomputes a block's products except the experts' down
+	// projections.
 	again := 131072 * (2*48*(2048.0*(4096+2*512)+2048*128+8*2*2048*768) + 4*48*4096*512.5)
 	if !near(backward, 2*want+again, 1e-9) {
 		t.Errorf("with experts the backward is %g FLOPs, by hand %g", backward, 2*want+again)
 	}
 }
 
-// TestHidingTokens: with HidingTokens tokens the forward is as long as the concurrent updates; with fewer it is
-// shorter.
+// TestHidingTokens: with HidingTokens tokens in a step, the products beside the updates take as
+// long as the updates. With fewer they are shorter.
 func TestHidingTokens(t *testing.T) {
 	for _, clip := range []bool{false, true} {
 		q, rates := sevenB()
@@ -100,8 +104,9 @@ func TestHidingTokens(t *testing.T) {
 	}
 }
 
-// TestBoundOfTheLink: steps of few tokens wait for tiles and gradients, except on a unified device. Slots save
-// transfers. Parts of the head change the upward traffic only by the second sweep.
+// TestBoundOfTheLink: steps of few tokens take as long as copying tiles and gradients, except on a
+// unified device. More weight slots save transfers. A head in parts adds only the traffic of its
+// second sweep to the device.
 func TestBoundOfTheLink(t *testing.T) {
 	q, rates := sevenB()
 	q.Rows, q.RowTokens = 1, 128
@@ -127,7 +132,7 @@ func TestBoundOfTheLink(t *testing.T) {
 	}
 }
 
-// TestBoundIsPrinted, in lines and in JSON, and needs rates.
+// TestBoundIsPrinted: Bound is printed as text and as JSON. Without rates Time returns an error.
 func TestBoundIsPrinted(t *testing.T) {
 	q, rates := sevenB()
 	r := resolve(t, q)

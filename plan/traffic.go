@@ -37,7 +37,8 @@ func (r *Run) fetches() (forward, backward []fetch) {
 	return forward, backward
 }
 
-// streamedTiles returns the number of tiles, in the layers of the view r, that share the weight slots.
+// streamedTiles returns how many tiles of the view r's layers take turns in the shared weight
+// slots.
 func (r *Run) streamedTiles() (n int) {
 	for i, l := range r.Layouts {
 		if kind := r.Kind(i); r.has(i) && kind.Class(r.Spec) == schedule.Streamed {

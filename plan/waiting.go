@@ -10,7 +10,8 @@ import "mt/host/optim"
 // is written and read once a step, like state, and each moved byte saves as much memory. Weights are read more often
 // and therefore move to disk last.
 
-// gradOnDisk reports whether the gradient of layer l waits for the norm on disk.
+// gradOnDisk reports whether the gradient of layer l waits on disk until the gradient norm is
+// known.
 func (r *Run) gradOnDisk(l int) bool { return r.GradOnDisk != nil && r.GradOnDisk[l] }
 
 // GradExtentBytes returns the size of layer l's gradient on disk, in a state slot and in a slab of the pool; 0: the
@@ -38,8 +39,8 @@ func (r *Run) OwnSlabs() int {
 	return len(r.Layouts)
 }
 
-// PoolsSlabs reports whether there is a pool of slabs. A slab of the pool belongs to no layer, so filling one needs a
-// credit.
+// PoolsSlabs reports whether some slabs form a pool. A pooled slab belongs to no layer, so filling
+// one takes a credit.
 func (r *Run) PoolsSlabs() bool { return r.SlabsAreCredits() || r.GradOnDisk != nil }
 
 // SlabLane returns the lane whose gradients land in slab i.
@@ -73,8 +74,9 @@ func (r *Run) poolSlabBytes() (most int64) {
 	return most
 }
 
-// mayWaitOnDisks reports whether gradients can wait for the norm on disk. With several ranks they cannot, because the
-// ranks exchange gradients first and each keeps only the sums of its shares.
+// mayWaitOnDisks reports whether gradients can wait for the norm on disk. They cannot without
+// clipping, nor with several ranks, which exchange gradients first and each keep only the sums of
+// their shares.
 func (r *Run) mayWaitOnDisks() bool { return !r.SlabsAreCredits() && !r.gradsStay }
 
 // putGradsOnDisk moves the gradients of the given layers to disk. It returns the host memory in bytes that this saves.

@@ -121,8 +121,9 @@ func (d *dist) make(ctx context.Context, platforms []platform) error {
 	return writeSums(d.out)
 }
 
-// binary builds mt for one platform, and again elsewhere if d.check is set. It checks that the binary needs no more
-// than the platform promises.
+// binary builds mt for one platform. If d.check is set, it builds mt a second time in another
+// folder and compares the two. It also checks that the binary needs no newer system libraries than
+// the platform promises.
 func (d *dist) binary(ctx context.Context, p platform) (*mtBinary, error) {
 	bin := filepath.Join(d.scratch, "mt-"+p.arch)
 	fmt.Fprintf(d.log, "building mt for linux/%s\n", p.arch)
@@ -169,7 +170,8 @@ func (d *dist) pack(ctx context.Context, p platform, extras []file) error {
 		d.write(w.name(), w.write))
 }
 
-// write writes one file of the result, whose bytes content writes, and logs the file's size.
+// write creates one file of the result; the function content writes its bytes. It logs the file's
+// size.
 func (d *dist) write(name string, content func(io.Writer) error) error {
 	path := filepath.Join(d.out, name)
 	f, err := os.Create(path)

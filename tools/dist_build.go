@@ -26,8 +26,8 @@ type platform struct {
 	loader string // path of the dynamic loader that the binary requests
 }
 
-// platforms lists all targets. The level does not limit mt's assembly, which finds out at run time what the processor
-// has.
+// platforms lists all targets. The instruction set in level applies to compiled Go code. mt's
+// assembly uses newer instructions after a check at run time that the processor has them.
 var platforms = []platform{
 	{"amd64", "GOAMD64=v1", "x86_64", "/lib64/ld-linux-x86-64.so.2"},
 	{"arm64", "GOARM64=v8.0", "aarch64", "/lib/ld-linux-aarch64.so.1"},

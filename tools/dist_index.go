@@ -29,7 +29,7 @@ const pypi = "https://pypi.org/simple"
 // fetchTimeout bounds the time of one request. The largest package has 16 MB.
 const fetchTimeout = 5 * time.Minute
 
-// maxPackageBytes bounds the size of a response.
+// maxPackageBytes is the largest size of a response that is accepted.
 const maxPackageBytes = 256 << 20
 
 // newIndex returns the index that the environment names, or pypi, with a cache in the user's cache folder.

@@ -20,7 +20,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// fakeWheel is a wheel with nothing but metadata that asks for others.
+// fakeWheel returns a wheel that has only metadata: its name and the packages that it requires.
 func fakeWheel(t *testing.T, name string, needs ...string) file {
 	t.Helper()
 	var b bytes.Buffer
@@ -34,7 +34,8 @@ func fakeWheel(t *testing.T, name string, needs ...string) file {
 	return file{name: name + "-1.0-py3-none-any.whl", data: b.Bytes()}
 }
 
-// fakeSource is a source distribution, in whose second folder another PKG-INFO lies.
+// fakeSource returns a source distribution that has only metadata. A second PKG-INFO in a subfolder
+// must be ignored.
 func fakeSource(t *testing.T, name string, needs string) file {
 	t.Helper()
 	var b bytes.Buffer
@@ -43,7 +44,8 @@ func fakeSource(t *testing.T, name string, needs string) file {
 	return file{name: name + "-1.0.tar.gz", data: b.Bytes()}
 }
 
-// served is an index with packages, and the list that pins them. Asked counts requests.
+// served starts a package index that serves these packages. It returns the index, the list that
+// pins the packages (packages.txt), and a counter of requests.
 func served(t *testing.T, packages ...file) (x index, list string, asked *int) {
 	t.Helper()
 	asked = new(int)
@@ -67,8 +69,8 @@ func served(t *testing.T, packages ...file) (x index, list string, asked *int) {
 	return index{url: s.URL + "/simple", cache: filepath.Join(t.TempDir(), "cache")}, list, asked
 }
 
-// TestFetch: packages come from the index once, then from the cache, also offline; a cached file that has been damaged is
-// fetched again.
+// TestFetch: packages come from the index the first time and from the cache later, also with
+// -offline. A damaged file in the cache is fetched again.
 func TestFetch(t *testing.T) {
 	a, b := fakeWheel(t, "Some_Name"), fakeSource(t, "deep.speed", "torch")
 	x, list, asked := served(t, a, b)
@@ -93,7 +95,9 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// TestFetchRefuses: a file that is not there, has another SHA-256 or would need the network names itself and the way out.
+// TestFetchRefuses: fetch returns an error for a file that the index lacks, that has another
+// SHA-256, or that would need the network with -offline. The error names the file and says what to
+// do.
 func TestFetchRefuses(t *testing.T) {
 	a := fakeWheel(t, "some")
 	x, list, _ := served(t, a)
@@ -121,7 +125,8 @@ func TestFetchRefuses(t *testing.T) {
 	}
 }
 
-// TestClosed: what a package needs is a package, on the machine, or under a condition.
+// TestClosed: closed accepts packages if each requirement is another package of the kit, is
+// installed on the machine, or has a condition.
 func TestClosed(t *testing.T) {
 	packages := []file{fakeSource(t, "deepspeed", "py-cpuinfo>=2.0"), fakeWheel(t, "py_cpuinfo", "torch (>=2)", `colorama; platform_system == "Windows"`)}
 	if err := closed(packages); err != nil {
@@ -144,7 +149,8 @@ func smallZip(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// TestKit: the kit has the binary, the scripts, the list of packages and all of these; programs may be run.
+// TestKit: the kit has the binary, the scripts, the list of packages and the packages themselves.
+// Programs and scripts are executable.
 func TestKit(t *testing.T) {
 	packages := []file{fakeWheel(t, "some")}
 	files, err := kitFiles("..", sample(), []byte("terms"), packages)
@@ -205,7 +211,8 @@ func TestKitLimit(t *testing.T) {
 	}
 }
 
-// TestPins: the list in use has one file of each project, and the files that install.sh names.
+// TestPins: tools/dist/kit/packages.txt has one file for each project, among them the files that
+// install.sh names.
 func TestPins(t *testing.T) {
 	list, err := os.ReadFile("dist/kit/packages.txt")
 	if err != nil {

@@ -26,14 +26,14 @@ import (
 	"mt/internal/testkit"
 )
 
-// sample is a binary whose content does not matter.
+// sample returns a binary whose content does not matter, with build information as Go records it.
 func sample() *mtBinary {
 	return &mtBinary{data: []byte("\x7fELF and so on"), made: time.Date(2026, 11, 25, 17, 29, 46, 0, time.UTC), info: &buildinfo.BuildInfo{GoVersion: "go1.26.8",
 		Main: debug.Module{Path: "mt", Version: "v0.3.0-rc.1"},
 		Deps: []*debug.Module{{Path: "example.org/a/b", Version: "v1.2.3", Sum: "h1:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{0xab}, 32))}}}}
 }
 
-// sampleWheel is a wheel of the sample, as bytes.
+// sampleWheel returns a wheel of the sample binary, and the bytes of the wheel file.
 func sampleWheel(t *testing.T, arch string) (*wheel, []byte) {
 	t.Helper()
 	p, ok := platformOf(arch)
@@ -46,8 +46,8 @@ func sampleWheel(t *testing.T, arch string) (*wheel, []byte) {
 	return w, b.Bytes()
 }
 
-// TestWheel reads a wheel as an installer does: name and tag, every file with its hash in RECORD, the program's mode,
-// and the dependencies.
+// TestWheel reads a wheel as an installer does. It checks the name and tag, the hash of every file
+// in RECORD, that the program is executable, and the required packages.
 func TestWheel(t *testing.T) {
 	for arch, tag := range map[string]string{"amd64": "py3-none-manylinux_2_28_x86_64", "arm64": "py3-none-manylinux_2_28_aarch64"} {
 		w, raw := sampleWheel(t, arch)
@@ -92,7 +92,8 @@ func TestWheel(t *testing.T) {
 	}
 }
 
-// checkRecord holds every file but RECORD against its line there.
+// checkRecord compares every file of a wheel with its line in record, the content of the file
+// RECORD: hash and size.
 func checkRecord(t *testing.T, content map[string][]byte, record string) {
 	t.Helper()
 	lines := testkit.Must(csv.NewReader(bytes.NewReader(content[record])).ReadAll())(t)
@@ -114,7 +115,7 @@ func checkRecord(t *testing.T, content map[string][]byte, record string) {
 	}
 }
 
-// TestSameBytes: what is packed twice is the same, whatever the clock says.
+// TestSameBytes: packing the same binary twice gives the same bytes, whatever the time.
 func TestSameBytes(t *testing.T) {
 	_, first := sampleWheel(t, "amd64")
 	_, second := sampleWheel(t, "amd64")
@@ -143,7 +144,8 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// TestPythonVersion writes Go's versions in Python's form; each comes behind the one before it by Python's rules.
+// TestPythonVersion converts Go versions to Python's format. By Python's rules each version in the
+// list is newer than the one before it.
 func TestPythonVersion(t *testing.T) {
 	for _, v := range [][2]string{
 		{"v0.0.0-20261125172946-c908312583b7", "0.0.0.dev20261125172946+c908312583b7"},
@@ -161,7 +163,8 @@ func TestPythonVersion(t *testing.T) {
 	}
 }
 
-// linkedIn are the modules that a bill names, as path and version.
+// linkedIn returns the modules that a bill of materials lists, as path and version, and the whole
+// bill.
 func linkedIn(t *testing.T, text []byte) (modules []string, whole billOfMaterials) {
 	t.Helper()
 	testkit.NoError(t, json.Unmarshal(text, &whole))
@@ -171,7 +174,8 @@ func linkedIn(t *testing.T, text []byte) (modules []string, whole billOfMaterial
 	return modules, whole
 }
 
-// TestBill: a module with its hash, Go's library, and the binary's own hash are in the list.
+// TestBill: the bill of materials lists each module with its hash, Go's standard library, and the
+// binary with its own hash.
 func TestBill(t *testing.T) {
 	text, err := bill(sample())
 	if err != nil {
@@ -194,8 +198,8 @@ func TestBill(t *testing.T) {
 	}
 }
 
-// TestBillOfWhatIsLinked builds programs and compares their lists with the modules that Go reports. Every module has a
-// licence.
+// TestBillOfWhatIsLinked builds programs and compares their bills of materials with the modules
+// that Go reports for them. Every module has a licence.
 func TestBillOfWhatIsLinked(t *testing.T) {
 	testkit.NotShort(t)
 	t.Run("a small program", func(t *testing.T) { checkBill(t, "./tools") })
@@ -255,7 +259,7 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// TestNewer: what a symbol's version asks of glibc.
+// TestNewer: newer recognizes symbol versions that need a newer glibc than 2.28.
 func TestNewer(t *testing.T) {
 	for version, want := range map[string]bool{"": false, "GLIBC_2.2.5": false, "GLIBC_2.28": false, "GLIBC_2.28.1": false, "GLIBC_2.29": true,
 		"GLIBC_2.34": true, "GLIBC_3.0": true, "GLIBC_1.99": false, "GLIBC_PRIVATE": true, "GCC_3.0": true} {
@@ -265,7 +269,8 @@ func TestNewer(t *testing.T) {
 	}
 }
 
-// TestRunsOn: a static binary asks for no loader, so it could load no CUDA, and is refused.
+// TestRunsOn: runsOn rejects a static binary. Without a dynamic loader it could not load CUDA's
+// libraries.
 func TestRunsOn(t *testing.T) {
 	b := &mtBinary{data: smallest(t)}
 	err := b.runsOn(platforms[0])
@@ -278,7 +283,7 @@ func TestRunsOn(t *testing.T) {
 	}
 }
 
-// smallest is the shortest binary that can be read: a header alone.
+// smallest returns the shortest ELF file that can be read: only a header.
 func smallest(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -314,7 +319,7 @@ func TestFolders(t *testing.T) {
 	}
 }
 
-// TestSame: binaries that differ are an error with both hashes.
+// TestSame: for two files that differ, same returns an error with both hashes.
 func TestSame(t *testing.T) {
 	a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
 	for file, text := range map[string]string{a: "abc", b: "abd"} {

@@ -1,6 +1,6 @@
 // Command tools has the developer programs of mt:
 //
-//	go test -json ./... | go run ./tools testsum                 # what a person wants to know of it
+//	go test -json ./... | go run ./tools testsum                 # a summary of test results for people
 //	go run ./tools mutate host/optim                             # which wrong lines do the tests notice
 //	nvdisasm -c KERNEL.cubin | go run ./tools maxregisters       # does a kernel use registers it gave away
 //	go run ./tools curves FILE.svg NAME=DIR,DIR,… …              # training losses of runs in one picture

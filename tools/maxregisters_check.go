@@ -11,9 +11,9 @@ import (
 // registers of the launch.
 const unlimited = math.MaxInt
 
-// check follows the control flow of all kernels in l. bad lists the instructions that use a register that the thread no
-// longer has. limits is the number of USETMAXREG instructions. If an instruction can be reached with different register
-// counts, the lowest of them applies.
+// check follows the control flow of all kernels in l. Result bad lists the instructions that use a
+// register which the thread no longer has, limits is the number of USETMAXREG instructions. If an
+// instruction can be reached with different register counts, the lowest of them applies.
 func check(l listing) (bad []string, limits int) {
 	has := make([]int, len(l.code)) // registers before the instruction; 0: not reached
 	var work []int

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// listingOf is a kernel with these lines: a producer that keeps 24 registers and, at label consumer, a consumer with
-// 240.
+// listingOf returns the listing of a kernel with two kinds of warps: a producer that keeps 24
+// registers, and a consumer (at the label consumer) with 240. The arguments are the instructions of
+// each.
 func listingOf(producer, consumer string) string {
 	address := 0
 	code := func(lines string) string {
@@ -35,7 +36,8 @@ func listingOf(producer, consumer string) string {
 		NOP`)
 }
 
-// TestCheck: which listings fail, and with which messages.
+// TestCheck: checkListing rejects listings in which a thread may use a register that it has
+// released. The error names the instruction.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct{ name, producer, consumer, want string }{
 		{"within both", "IADD3 R23, R2, 0x1, RZ", "MOV R239, R1", ""},
@@ -62,7 +64,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestNoListing: a text without USETMAXREG, and a line that is not understood, are errors.
+// TestNoListing: a listing without USETMAXREG, or with a line that cannot be parsed, is an error.
 func TestNoListing(t *testing.T) {
 	for _, text := range []string{"", ".text.k:\n/*0000*/ EXIT ;\n", ".text.k:\n/*0000*/ what is this\n"} {
 		if err := checkListing(text, &strings.Builder{}); err == nil {

@@ -139,7 +139,7 @@ func (s *session) read(named []*listed) (err error) {
 	return err
 }
 
-// run tries n mutants of each package, jobs at a time. If ctx ends, it prints the results so far.
+// run tries n mutants of each package, s.jobs at a time. If ctx ends, it prints the results so far.
 func (s *session) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -274,8 +274,9 @@ func (s *session) build(ctx context.Context, p *listed, dir string, flags ...str
 	return binary, "", err
 }
 
-// test runs the test binary of package p with args for at most limit. env is a variable to add to the environment. At
-// the end test kills the binary's whole process group. verdict is survived if all tests passed.
+// test runs the test binary of package p with args. env is a variable to add to the environment.
+// After limit, or if the tests use too much memory, it stops them. At the end it kills the binary's
+// whole process group. verdict is survived if all tests passed.
 func (s *session) test(ctx context.Context, p *listed, binary string, limit time.Duration, env string, args ...string) (verdict, output string, err error) {
 	limited, over := context.WithCancelCause(ctx)
 	defer over(nil)
@@ -326,7 +327,7 @@ func held(group int) (bytesHeld int64) {
 	return bytesHeld
 }
 
-// tail is the end of an output, at most a MiB.
+// tail keeps the end of a program's output, at most 1 MiB.
 type tail []byte
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -335,10 +336,11 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// failure matches the line that names the first test that failed, or the start of a crash.
+// failure matches the line of a test's output that names the first failed test, or the start of a
+// crash.
 var failure = regexp.MustCompile(`(?m)^--- FAIL: (.* limit .*|\S+)|^(?:panic|fatal error|signal): .{0,60}`)
 
-// profile is the result of running a package's short tests without a mutant.
+// profile has the time and the coverage of a package's short tests, run without a mutant.
 type profile struct {
 	Took   time.Duration
 	Blocks map[string][][6]int // coverage by file; a block is first line and column, last line and column, number of statements, number of executions
@@ -358,9 +360,9 @@ func (p *profile) executes(m *mutant) bool {
 	return some && !inside
 }
 
-// clean returns the profile of package p, whose tests it runs with args and without a mutant. It keeps profiles on disk
-// for later runs. A profile's file is named by a hash of the build ids of all packages that the tests link, so changed
-// code gets a new profile.
+// clean returns the profile of package p: it runs p's tests with args and without a mutant.
+// Profiles are kept on disk for later runs. A profile's file is named by a hash of the build ids of
+// all packages that the tests link, so changed code gets a new profile.
 func (s *session) clean(ctx context.Context, p *listed, args ...string) (*profile, error) {
 	s.cleaning.Lock()
 	defer s.cleaning.Unlock()

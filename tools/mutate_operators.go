@@ -154,7 +154,8 @@ func (w *finder) swap(at token.Pos, op string) {
 	}
 }
 
-// zeros matches a return statement with zero values only.
+// zeros matches a return statement that returns only zero values. A mutant that returns early would
+// be the same.
 var zeros = regexp.MustCompile(`^return( (nil|0|""|false),?)*$`)
 
 // statements adds up to two mutants for each statement of a list: one drops the statement, and one returns zero values
@@ -195,7 +196,8 @@ func (w *finder) add(op string, from, to token.Pos, text string) {
 	w.found = append(w.found, m)
 }
 
-// show sets the line, the column and the texts before and after of m. src is the text of its file.
+// show sets the position of m (line and column), and the texts of the changed lines before and
+// after. src is the text of the file.
 func (m *mutant) show(src string) {
 	m.line = 1 + strings.Count(src[:m.from], "\n")
 	start := strings.LastIndexByte(src[:m.from], '\n') + 1
@@ -210,7 +212,8 @@ func (m *mutant) show(src string) {
 	}
 }
 
-// oneLine joins the lines of text by single spaces and leaves out their comments.
+// oneLine returns text as one line, without comments and with single spaces. Mutants are shown and
+// listed in this form.
 func oneLine(text string) string {
 	var words []string
 	for l := range strings.Lines(text) {

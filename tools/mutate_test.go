@@ -15,7 +15,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// mutantsOf returns the mutants of a method with a signature and a body.
+// mutantsOf returns the mutants of a method with this signature and body.
 func mutantsOf(t *testing.T, signature, body string) []*mutant {
 	t.Helper()
 	src := "package p\n\nfunc (p *T[E]) F" + signature + " {\n" + body + "\n}\n"
@@ -108,7 +108,8 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestLists: hand.txt fits the program, and survivors.txt can be read.
+// TestLists: every entry of hand.txt still matches the program: its text occurs once, and its tests
+// exist. survivors.txt can be parsed, and each entry has a reason.
 func TestLists(t *testing.T) {
 	judged, err := parseEntries("survivors.txt", survivorsText)
 	for _, e := range judged {
@@ -138,7 +139,8 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestVerdicts gives every verdict on a module of three packages.
+// TestVerdicts runs mutants of a small module with three packages. Each verdict (noticed, hung,
+// survived and so on) occurs for the mutant for which it should.
 func TestVerdicts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: go test without -short runs it")

@@ -52,7 +52,8 @@ type summary struct {
 	reasons                 map[string][]string // names of the skipped tests, by the reason of the skip
 }
 
-// ended is a finished package: the line to print, and how many seconds its tests took.
+// ended is a package whose tests have ended: the line to print, and the seconds that its tests
+// took.
 type ended struct {
 	line    string
 	seconds float64
@@ -82,7 +83,8 @@ func readEvents(r io.Reader) (*summary, error) {
 	return s, nil
 }
 
-// take adds the event e to the summary. output has the lines so far of tests and packages that have not ended.
+// take adds the event e to the summary. output has the output lines of all tests and packages that
+// have not ended yet.
 func (s *summary) take(e event, output map[string][]string) {
 	key := e.Package + " " + e.Test
 	if e.Test != "" {
@@ -119,7 +121,8 @@ func (s *summary) take(e event, output map[string][]string) {
 	}
 }
 
-// endPackage adds a package that has ended, by its last event e. said is the package's output.
+// endPackage adds a package that has ended to the summary. e is the package's last event, and said
+// its output.
 func (s *summary) endPackage(e event, said []string) {
 	word := map[string]string{"pass": "ok  ", "fail": "FAIL", "skip": "?   "}[e.Action]
 	note := fmt.Sprintf("%.1fs", e.Elapsed)
@@ -146,7 +149,8 @@ func unfinished(pkg string, output map[string][]string) []string {
 	return said
 }
 
-// reasonOf returns the last message that a skipped test has logged itself, from said, the test's output.
+// reasonOf returns the reason why a test was skipped: the last message that the test itself has
+// logged in said, its output.
 func reasonOf(said []string) string {
 	var messages []string
 	for _, line := range said {
@@ -220,7 +224,7 @@ type timing struct {
 // clock has the timing of each test. The key is package and name, with a space between them.
 type clock map[string]*timing
 
-// take adds the event e of a test.
+// take records the event e, which belongs to a test.
 func (c clock) take(e event) {
 	key := e.Package + " " + e.Test
 	switch e.Action {
@@ -259,9 +263,9 @@ func (c clock) parent(t *timing) *timing {
 	}
 }
 
-// slowest returns the tests by their own time, longest first. A test's own time excludes the time in t.Run for subtests
-// that are listed by themselves. Shorter subtests than apart count toward their parent, so that a table of many quick
-// cases is listed once.
+// slowest returns the tests sorted by their own time, longest first. A test's own time excludes the
+// time in t.Run for subtests that are listed by themselves. Subtests shorter than the constant
+// apart count toward their parent, so that a table of many quick cases is listed once.
 func (c clock) slowest() []*timing {
 	for _, t := range c {
 		t.own, t.with = t.elapsed, 0

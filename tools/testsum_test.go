@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// events joins lines of go test -json for package p.
+// events joins lines of the output of `go test -json`.
 func events(lines ...string) string { return strings.Join(lines, "\n") + "\n" }
 
 func TestSummary(t *testing.T) {
@@ -115,7 +115,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// at returns an event of a test in package p, seconds after the first event.
+// at returns an event of a test in package p, this many seconds after the first event. elapsed is
+// the time that go test reports.
 func at(seconds float64, action, test string, elapsed float64) string {
 	when := time.Unix(0, int64(seconds*1e9)).UTC().Format(time.RFC3339Nano)
 	return fmt.Sprintf(`{"Time":%q,"Action":%q,"Package":"p","Test":%q,"Elapsed":%g}`, when, action, test, elapsed)
@@ -183,7 +184,8 @@ func TestSlowest(t *testing.T) {
 	}
 }
 
-// TestPackagesBySlowness: packages are listed with their seconds, the slowest first, and those without tests last.
+// TestPackagesBySlowness: testsum lists packages with their seconds, slowest first, and packages
+// without tests last.
 func TestPackagesBySlowness(t *testing.T) {
 	s, err := readEvents(strings.NewReader(events(
 		`{"Action":"skip","Package":"none"}`,

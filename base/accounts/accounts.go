@@ -59,7 +59,8 @@ type Used struct {
 	Total, PeakTotal int64              // sums over purposes without HostStaging; PeakTotal is the peak of Total
 }
 
-// Count adds bytes to the memory held for p. A negative number subtracts memory that is given back.
+// Count adds bytes to the memory held for purpose p. A negative number subtracts memory that was
+// freed.
 func (u *Used) Count(p Purpose, bytes int64) {
 	u.Now[p] += bytes
 	u.Peak[p] = max(u.Peak[p], u.Now[p])

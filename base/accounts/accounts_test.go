@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestCount: what is counted back is gone from now and stays in the peaks, and
-// staging is in no total.
+// TestCount: subtracting freed memory changes Now and not the peaks. Staging memory is in no total.
 func TestCount(t *testing.T) {
 	var u Used
 	u.Count(Weights, 8)
@@ -22,7 +21,8 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestPurposes: every purpose has a name of its own and one place.
+// TestPurposes: every purpose has its own name, and is a purpose either of device memory, of host
+// staging or of a host arena.
 func TestPurposes(t *testing.T) {
 	seen := map[string]bool{}
 	for p := range NumPurposes {

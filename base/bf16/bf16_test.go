@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestRound: every bf16 value is rounded to itself. A number between two goes to the nearer one, and the middle to the
-// even one. The bits after the largest number stand for 2^128 here; they are an infinity.
+// TestRound: every bf16 value is rounded to itself. A number between two neighbours goes to the
+// nearer one, and the midpoint to the even one. The neighbour of the largest number is an infinity,
+// which counts as 2^128 in this comparison.
 func TestRound(t *testing.T) {
 	value := func(b uint16) float64 {
 		if v := Widen(b); !math.IsInf(float64(v), 0) {
@@ -43,8 +44,8 @@ func TestRound(t *testing.T) {
 	}
 }
 
-// TestRoundNaN: a NaN whose payload is in the lower half alone does not become an
-// infinity.
+// TestRoundNaN: a NaN whose payload is only in the lower 16 bits stays a NaN; cutting off these
+// bits would make it an infinity.
 func TestRoundNaN(t *testing.T) {
 	for bits, want := range map[uint32]uint16{0x7f800001: 0x7fc0, 0xff80ffff: 0xffc0, 0xffffffff: 0xffff, 0x7fa12345: 0x7fe1} {
 		if got := Round(math.Float32frombits(bits)); got != want {

@@ -11,8 +11,8 @@ import (
 	"mt/base/cluster"
 )
 
-// conform says where a world does not do what cluster.World promises. All ranks call it
-// at once, with the same seed.
+// conform returns an error if w does not do what the interface cluster.World promises. All ranks
+// call conform at once, with the same seed.
 func conform(w cluster.World, seed uint64) error {
 	if n := len(w.Hosts()); n != w.Size() || w.Rank() < 0 || w.Rank() >= w.Size() {
 		return fmt.Errorf("rank %d of %d, and %d hosts", w.Rank(), w.Size(), n)
@@ -28,7 +28,7 @@ func conform(w cluster.World, seed uint64) error {
 	return nil
 }
 
-// values: what ranks tell each other is in rank order.
+// values checks that AllGather returns the ranks' values in rank order.
 func values(w cluster.World, _ uint64) error {
 	c, err := w.NewComm("values")
 	if err != nil {
@@ -54,7 +54,7 @@ func values(w cluster.World, _ uint64) error {
 	return cluster.Barrier(c)
 }
 
-// lengths: what ranks tell each other may differ in length, and nothing is a value too.
+// lengths checks that GatherAll accepts values of different lengths, including empty ones.
 func lengths(w cluster.World, _ uint64) error {
 	c, err := w.NewComm("lengths")
 	if err != nil {
@@ -72,7 +72,7 @@ func lengths(w cluster.World, _ uint64) error {
 	return nil
 }
 
-// operation is one that all ranks begin.
+// operation is one collective operation that all ranks begin, with the expected data.
 type operation struct {
 	comm     int
 	toAll    bool    // AllToAllV, else AllGatherV
@@ -83,7 +83,8 @@ type operation struct {
 	got      []byte
 }
 
-// content is byte i of what a rank sends to another; AllGatherV sends all the same.
+// content returns byte i of the data that rank `from` sends to rank `to`. AllGatherV sends the same
+// data to all ranks.
 func (o *operation) content(from, to, i int) byte {
 	if !o.toAll {
 		to = 0
@@ -91,7 +92,7 @@ func (o *operation) content(from, to, i int) byte {
 	return o.salt + byte(31*from+7*to+i)
 }
 
-// column are the numbers of bytes that every rank sends to one.
+// column returns how many bytes each rank sends to rank `to`.
 func (o *operation) column(to int) (out []int) {
 	for _, row := range o.counts {
 		out = append(out, row[to])
@@ -99,8 +100,8 @@ func (o *operation) column(to int) (out []int) {
 	return out
 }
 
-// mixed has many operations in flight on several communicators. Each rank begins them in its own order, but keeps the
-// order within a communicator.
+// mixed checks many operations in flight on several communicators. Each rank begins them in its own
+// order, but keeps the order within a communicator.
 func mixed(w cluster.World, seed uint64) error {
 	const comms, operations = 3, 24
 	same := rand.New(rand.NewPCG(seed, 1)) // draws the same on all ranks
@@ -147,7 +148,7 @@ func mixed(w cluster.World, seed uint64) error {
 	return err
 }
 
-// begin fills the operation's memory and begins it.
+// begin fills the operation's send buffer and begins the operation on this rank.
 func (o *operation) begin(w cluster.World, c cluster.Comm, done func(error)) {
 	me := w.Rank()
 	expected := o.column(me)
@@ -169,7 +170,8 @@ func (o *operation) begin(w cluster.World, c cluster.Comm, done func(error)) {
 	c.AllGatherV(o.got, expected, done)
 }
 
-// check compares the received data with the sent data and checks that the latter is unchanged.
+// check compares the received bytes with the bytes that the other ranks sent, and checks that this
+// rank's own data is unchanged.
 func (o *operation) check(w cluster.World) error {
 	at := 0
 	for from, n := range o.column(w.Rank()) {
@@ -193,7 +195,7 @@ func sum(v []int) (s int) {
 	return s
 }
 
-// chained: what is called when an operation is done may begin the next one.
+// chained checks that the completion callback of an operation may begin the next operation.
 func chained(w cluster.World, _ uint64) error {
 	c, err := w.NewComm("chained")
 	if err != nil {
@@ -223,7 +225,7 @@ func chained(w cluster.World, _ uint64) error {
 	return <-done
 }
 
-// refused: counts that do not fit are an error, after which all goes on.
+// refused checks that an operation with wrong counts fails, and that later operations still work.
 func refused(w cluster.World, _ uint64) error {
 	c, err := w.NewComm("refused")
 	if err != nil {

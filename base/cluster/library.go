@@ -27,8 +27,8 @@ type library struct {
 
 	exit function // of the C library
 
-	// area is memory in which MPI returns values and texts. It is on the heap, where objects do not move. One call uses
-	// it at a time.
+	// area is memory in which MPI functions return values and texts. It is on the heap, where Go
+	// does not move objects. Only one call uses it at a time.
 	area struct {
 		words [4]uint64
 		text  [maxText]byte
@@ -68,7 +68,7 @@ func newLibrary(file string, symbol func(name string) uintptr) (*library, error)
 			return nil, fmt.Errorf("it lacks %s", name)
 		}
 	}
-	// MPI allows this call before MPI_Init_thread.
+	// MPI_Get_library_version is one of the functions that MPI allows before MPI_Init_thread.
 	if code := l.libraryVersion.status(l.textAt(), l.out(0)); code != 0 {
 		return nil, fmt.Errorf("MPI_Get_library_version returned %d", code)
 	}
@@ -96,26 +96,29 @@ func (l *library) call(f *function, args ...uintptr) error {
 	return e
 }
 
-// out clears word i of l.area and returns its address, to be passed to a function that writes a result there.
+// out clears word i of l.area and returns the word's address. Callers pass it to an MPI function
+// that writes a result there.
 func (l *library) out(i int) uintptr {
 	l.area.words[i] = 0
 	return uintptr(unsafe.Pointer(&l.area.words[i]))
 }
 
-// int returns the C int that a function has written to word i.
+// int returns the C int that an MPI function has written to word i of l.area.
 func (l *library) int(i int) int { return int(int32(l.area.words[i])) }
 
-// communicator returns the communicator handle that a function has written to word i. In MPICH a handle has four bytes;
-// the upper bytes are then 0.
+// communicator returns the communicator handle that an MPI function has written to word i of
+// l.area. In MPICH a handle has four bytes; the upper bytes are then 0.
 func (l *library) communicator(i int) uintptr { return uintptr(l.area.words[i]) }
 
-// textAt clears the text buffer of l.area and returns its address, to be passed to a function that writes a text there.
+// textAt clears the text buffer of l.area and returns its address. Callers pass it to an MPI
+// function that writes a text there.
 func (l *library) textAt() uintptr {
 	clear(l.area.text[:])
 	return uintptr(unsafe.Pointer(&l.area.text[0]))
 }
 
-// text returns a copy of the text that an MPI function has written to the buffer, up to the NUL.
+// text returns a copy of the text that an MPI function has written to the text buffer of l.area, up
+// to the NUL.
 func (l *library) text() string {
 	for i, c := range l.area.text {
 		if c == 0 {
@@ -125,8 +128,8 @@ func (l *library) text() string {
 	return string(l.area.text[:])
 }
 
-// addressOf returns the address of the first byte of b; 0 if b is empty. The caller must keep b alive until MPI no
-// longer uses it.
+// addressOf returns the address of the first byte of b, as an argument for an MPI function; 0 if b
+// is empty. The caller must keep b alive until MPI no longer uses it.
 func addressOf(b []byte) uintptr {
 	if len(b) == 0 {
 		return 0
@@ -138,7 +141,8 @@ func addressOf(b []byte) uintptr {
 // empty.
 func addressOfInts(v []int32) uintptr { return uintptr(unsafe.Pointer(&v[0])) }
 
-// addressOfHandle returns the address v of a request handle, as an argument for an MPI function.
+// addressOfHandle returns the address of v, which holds an MPI request handle, as an argument for
+// an MPI function.
 func addressOfHandle(v *uint64) uintptr { return uintptr(unsafe.Pointer(v)) }
 
 // Error is the error of an MPI function that returned a code other than 0.
@@ -272,7 +276,7 @@ type Found struct {
 	library *library
 }
 
-// String describes the result in one line.
+// String describes the found library, or the failed search, in one line for people.
 func (f Found) String() string {
 	switch {
 	case f.Path != "":
@@ -303,8 +307,8 @@ type Env struct {
 	// Root is put before the paths of system folders, for tests; "": the folders of this machine.
 	Root string
 
-	// open loads a library file. If file has no slash, the loader searches its own path for the name. shut unloads a
-	// library.
+	// open loads a library file. If file has no slash, the system's loader searches its own path
+	// for the name. shut unloads a library. Tests replace both.
 	open func(file string) (*library, error)
 	shut func(*library)
 }
@@ -326,8 +330,8 @@ func parents(proc string, pid int) (out []string) {
 		if err != nil {
 			break
 		}
-		// The name of the program, in brackets, may contain spaces. The state and the parent's number follow the last
-		// bracket.
+		// In /proc/PID/stat the name of the program, in brackets, may contain spaces. The state and
+		// the parent's process number follow the last bracket.
 		rest := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
 		if n, err := fmt.Sscan(rest, new(string), &pid); n != 2 || err != nil || pid <= 1 {
 			break
@@ -391,8 +395,9 @@ func Find(e Env, l Launch) Found {
 	return f
 }
 
-// try loads one file, and reports whether the library can be used with launcher l. If the file exists and cannot be
-// used, try adds the reason to f.Failed. A name that the loader does not find is no failure.
+// try loads one library file and reports whether it works with launcher l. If the file exists and
+// cannot be used, try adds the reason to f.Failed. A name that the loader does not find is not a
+// failure.
 func (f *Found) try(e *Env, l Launch, file string) bool {
 	lib, err := e.open(file)
 	switch {
@@ -411,7 +416,8 @@ func (f *Found) try(e *Env, l Launch, file string) bool {
 	return true
 }
 
-// blame adds the name of the environment variable that named the file to the failures recorded in f.
+// blame puts the name of an environment variable before the failures recorded in f, because the
+// variable named the file.
 func (f *Found) blame(variable string) {
 	for i, why := range f.Failed {
 		f.Failed[i] = variable + ": " + why

@@ -139,8 +139,8 @@ func newLocalInbox(draw *rand.Rand, delay time.Duration) *localInbox {
 	return in
 }
 
-// add schedules a call of callback f. After close, f runs at once on a goroutine of its own, so that no caller waits
-// forever.
+// add schedules a call of the completion callback f. After the inbox is closed, f runs at once on a
+// new goroutine, so that nobody waits for it forever.
 func (in *localInbox) add(f func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -166,8 +166,8 @@ func (in *localInbox) poke() {
 	}
 }
 
-// run calls the scheduled callbacks until the inbox is closed and empty. draw chooses the next one at random, and a
-// random pause of at most delay before it.
+// run is the inbox's goroutine: it calls the scheduled callbacks until the inbox is closed and
+// empty. draw chooses the next callback at random, and a random pause of at most delay before it.
 func (in *localInbox) run(draw *rand.Rand, delay time.Duration) {
 	for {
 		if delay > 0 {

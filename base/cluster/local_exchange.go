@@ -63,8 +63,8 @@ func (c *localComm) AllToAllV(send []byte, sendCounts []int, recv []byte, recvCo
 	c.begin(&localCall{name: "AllToAllV", send: send, sendCounts: sendCounts, recv: recv, recvCounts: recvCounts, done: done})
 }
 
-// begin registers the call one as the rank's next operation. The last rank that begins an operation executes it for
-// all.
+// begin registers the call one as this rank's next operation on the communicator. The last rank
+// that begins an operation executes it for all.
 func (c *localComm) begin(one *localCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,8 +107,8 @@ func (e *localExchange) end(at int, err error) {
 	delete(e.rounds, at)
 }
 
-// check returns an error for counts in a call that are negative, not one for each of size ranks, or do not add up to
-// the data.
+// check returns an error for wrong counts: a negative one, more or fewer than the size ranks, or a
+// sum that is not the length of the data.
 func (c *localCall) check(size int) error {
 	for _, side := range []struct {
 		data   []byte

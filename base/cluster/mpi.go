@@ -189,12 +189,13 @@ func (w *mpiWorld) Close() error {
 	})
 }
 
-// How long end waits for events that it cannot observe.
+// These are the times for which end waits for events that it cannot observe.
 const (
-	// Without this wait, output written just before an abort may be lost: MPICH's mpirun ends the processes before it
-	// reads the rest of their output.
+	// abortAfter is a pause before the abort. Without it, output written just before may be lost:
+	// MPICH's mpirun ends the processes before reading the rest of their output.
 	abortAfter = 300 * time.Millisecond
-	// How long end waits for the MPI goroutine to abort: it may be inside a call that waits for a vanished rank.
+	// abortWithin is how long end waits for the MPI goroutine to abort. That goroutine may be
+	// inside a call that waits for a vanished rank.
 	abortWithin = 10 * time.Second
 )
 
@@ -315,8 +316,9 @@ func (c *mpiComm) AllGatherV(data []byte, counts []int, done func(error)) {
 		e, k := c.w.engine, &c.w.engine.lib.constants
 		f := newFlight((len(data)+c.w.largest-1)/c.w.largest, done)
 		for at := 0; at < len(data); at += c.w.largest {
-			// The operations of all windows begin now. If they interleaved with those of the next operation, their
-			// order could differ between ranks.
+			// AllGatherV is split into windows of at most largest bytes. The operations of all
+			// windows begin now. If they interleaved with those of the next operation, their order
+			// could differ between ranks.
 			to := min(len(data), at+c.w.largest)
 			lengths, places := window(counts, at, to)
 			f.keep = append(f.keep, data, lengths, places)
@@ -330,9 +332,10 @@ func (c *mpiComm) AllGatherV(data []byte, counts []int, done func(error)) {
 	})
 }
 
-// window returns which part of each rank's bytes lies in the window [from, to) of data. data has counts[r] bytes of
-// each rank r, in rank order. The results have one value for each rank: the length of its part, and the part's offset
-// within the window.
+// window returns which part of each rank's bytes lies in the bytes [from, to) of data. AllGatherV
+// is split into such windows. Slice data has counts[r] bytes of each rank r, in rank order. The
+// results have one value for each rank: the length of its part, and the part's offset within the
+// window.
 func window(counts []int, from, to int) (lengths, places []int32) {
 	begin := 0
 	for _, n := range counts {
@@ -393,8 +396,9 @@ type message struct {
 	data []byte
 }
 
-// messages splits data into messages to each other rank, or from each other rank. counts has the number of bytes for
-// each rank. The next rank comes first, so that ranks do not all send to the same rank at once.
+// messages splits data, which this rank sends or receives, into messages for each other rank.
+// counts has the number of bytes for each rank. The messages begin with the next rank, so that
+// ranks do not all send to the same rank at once.
 func (c *mpiComm) messages(data []byte, counts []int) (out []message) {
 	for i := 1; i < c.w.size; i++ {
 		r := (c.w.rank + i) % c.w.size
@@ -491,8 +495,9 @@ type flight struct {
 // errEnded is the error of an operation that begins, or is still waiting, after MPI was finalized.
 var errEnded = errors.New("MPI was finalized")
 
-// How the goroutine polls operations in flight. It first polls eagerTests times without pause, because a small message
-// takes some microseconds. Then it pauses for restMicros between polls, to leave the core to others.
+// The engine's goroutine polls operations in flight. It first polls eagerTests times without pause,
+// because a small message takes some microseconds. Then it pauses for restMicros between polls, to
+// leave the core to others.
 const (
 	eagerTests = 200
 	restMicros = 50
@@ -605,7 +610,8 @@ func (e *engine) test() (any bool) {
 	return any
 }
 
-// testOne asks MPI about the open requests of flight f, and removes the complete ones from f.open.
+// testOne asks MPI which open requests of the operation f are complete, and removes these from
+// f.open.
 func (e *engine) testOne(f *flight) error {
 	open := f.open[:0]
 	for _, at := range f.open {

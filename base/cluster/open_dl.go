@@ -42,8 +42,8 @@ func open(file string) (*library, error) {
 // shut unloads a library that is not used.
 func shut(l *library) { _ = purego.Dlclose(l.handle) } // a library that stays loaded is harmless
 
-// mapped returns the path of the file that the loader has loaded for name. If the system does not tell, it returns
-// name.
+// mapped returns the path of the file that the loader has loaded for the library called name. If
+// the system does not say, it returns name.
 func mapped(name string) string {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// asRank is the environment variable that makes this program a rank and names the rank's task.
+// asRank is an environment variable. If it is set, the test program runs as one rank of a
+// distributed job; its value names the rank's task.
 const asRank = "MT_TEST_RANK"
 
 func TestMain(m *testing.M) {
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 	cluster.Exit(code)
 }
 
-// beRank runs a rank's task.
+// beRank does the task called what, as one rank. It returns the exit code of the process.
 func beRank(what string) (code int, err error) {
 	l, err := cluster.LaunchOf(os.Getenv)
 	if err != nil {
@@ -82,13 +83,15 @@ func beRank(what string) (code int, err error) {
 	return 0, nil
 }
 
-// as runs this program as n ranks. said has the standard error of each rank.
+// as runs the test program as n ranks under mpirun; each does the task called what. said has the
+// standard error of each rank.
 func as(t *testing.T, n int, what string, env ...string) (r testkit.RanksResult, said []string) {
 	t.Helper()
 	return by(t, "mpirun", n, what, env...)
 }
 
-// by is as, with a launcher.
+// by runs the test program as n ranks under the given launcher; each does the task called what.
+// said has the standard error of each rank.
 func by(t *testing.T, launcher string, n int, what string, env ...string) (r testkit.RanksResult, said []string) {
 	t.Helper()
 	program := testkit.Must(os.Executable())(t)
@@ -104,8 +107,8 @@ func by(t *testing.T, launcher string, n int, what string, env ...string) (r tes
 	return r, said
 }
 
-// TestMPIConforms: ranks that are processes do what World promises, also where
-// messages are cut.
+// TestMPIConforms: ranks that are processes connected by MPI do what cluster.World promises, also
+// if messages are split.
 func TestMPIConforms(t *testing.T) {
 	testkit.NotShort(t)
 	for n, largest := range map[int]string{2: "5000", 3: "113"} {
@@ -123,8 +126,8 @@ func TestMPIConforms(t *testing.T) {
 	}
 }
 
-// TestMPIEnds: one rank can end all, each way of ending has its exit code, and a library that does not match the
-// launcher is reported.
+// TestMPIEnds: one rank can end all ranks, and the processes exit with the code that belongs to the
+// way of ending. A library that does not match the launcher is reported.
 func TestMPIEnds(t *testing.T) {
 	testkit.NotShort(t)
 	for what, tt := range map[string]struct {
@@ -149,8 +152,8 @@ func TestMPIEnds(t *testing.T) {
 	}
 }
 
-// TestMPIEndsEarly: a rank that fails before MPI is started does not let the others wait for
-// it.
+// TestMPIEndsEarly: if a rank fails before it starts MPI, the other ranks end too and do not wait
+// for it.
 func TestMPIEndsEarly(t *testing.T) {
 	testkit.NotShort(t)
 	for launcher, code := range map[string]int{
@@ -165,7 +168,7 @@ func TestMPIEndsEarly(t *testing.T) {
 	}
 }
 
-// together runs f on each of n ranks in this process.
+// together runs f on each of n local ranks, which are all in this process, and waits for all.
 func together(t *testing.T, n int, o cluster.LocalOptions, f func(cluster.World) error) {
 	t.Helper()
 	done := make(chan error, n)
@@ -179,7 +182,8 @@ func together(t *testing.T, n int, o cluster.LocalOptions, f func(cluster.World)
 	}
 }
 
-// TestLocalConforms: so do ranks in one process, in whatever order they are told.
+// TestLocalConforms: ranks in one process do what cluster.World promises, in whatever random order
+// completions are reported.
 func TestLocalConforms(t *testing.T) {
 	seeds := 2
 	if !testing.Short() {
@@ -197,7 +201,8 @@ func TestLocalConforms(t *testing.T) {
 	}
 }
 
-// TestLocalAbort: pending and later operations report which rank ended the run and why.
+// TestLocalAbort: if a local rank aborts, pending and later operations of all ranks fail. The error
+// says which rank ended the run and why.
 func TestLocalAbort(t *testing.T) {
 	const want = "rank 2 ended the run: the disk is full"
 	var waiting sync.WaitGroup
@@ -283,7 +288,7 @@ func TestLocalTellsMisuse(t *testing.T) {
 	}
 }
 
-// TestMeasure: all ranks get the same rates, whatever each has seen.
+// TestMeasure: all ranks get the same rates from Measure, although each has measured other times.
 func TestMeasure(t *testing.T) {
 	const n = 3
 	got := make([]cluster.Rates, n)
@@ -301,7 +306,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// clocked is one of two ranks whose exchanges take known times. The other rank always takes twice as long.
+// clocked is a World and a Comm for one of two ranks. Its exchanges take known times on a fake
+// clock. The other rank always takes twice as long.
 type clocked struct {
 	cluster.World
 	cluster.Comm
@@ -333,8 +339,8 @@ func (c clocked) AllToAllV(_ []byte, _ []int, _ []byte, _ []int, done func(error
 	c.exchange(c.toAll, done)
 }
 
-// TestMeasuredRates: a rate is half of the buffer, the bytes that leave or reach one of two ranks, over the slower
-// rank's best time.
+// TestMeasuredRates: a measured rate is half of the buffer divided by the slower rank's best time.
+// Half of the buffer is what leaves or reaches one of two ranks.
 func TestMeasuredRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clocked{toAll: 4 * time.Millisecond, gather: 2 * time.Millisecond, small: time.Millisecond, began: new(int)}
@@ -347,7 +353,7 @@ func TestMeasuredRates(t *testing.T) {
 	})
 }
 
-// broken fails an exchange of large values.
+// broken is clocked, but with large exchanges that fail.
 type broken struct {
 	clocked
 	toAll, gather error
@@ -361,7 +367,7 @@ func (b broken) AllGatherV(_ []byte, _ []int, done func(error)) {
 	b.exchange(0, func(error) { done(b.gather) })
 }
 
-// TestMeasuringFails: an exchange that fails is an error, and not a rate.
+// TestMeasuringFails: if an exchange fails, Measure returns its error and no rates.
 func TestMeasuringFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failure := errors.New("the link is down")

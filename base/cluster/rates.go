@@ -18,7 +18,7 @@ type Rates struct {
 	Latency float64 `json:"small_all_gather_s"`
 }
 
-// How many times an exchange is measured: large ones, and small ones in a row.
+// largeTries and smallTries say how many times Measure repeats a large exchange, and a small one.
 const (
 	largeTries = 3
 	smallTries = 50

@@ -11,8 +11,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// machine makes a folder with empty files and an Env that searches below it. Files
-// whose path has "broken" do not load; versions are told by where a file is.
+// machine makes a folder that imitates a computer's files, and an Env that searches for MPI
+// libraries below it. Files whose path contains "broken" fail to load; a file's path decides its
+// library's version.
 func machine(t *testing.T, files []string, vars map[string]string) (e Env, root string, shuts *int) {
 	t.Helper()
 	root = t.TempDir()
@@ -52,7 +53,7 @@ func TestFind(t *testing.T) {
 		parents []string
 		launch  Launch
 		want    string // path below the root
-		failed  string // part of why others were not taken
+		failed  string // text in the reasons why other libraries were rejected
 		shuts   int
 	}{
 		"nothing":                        {want: ""},
@@ -95,7 +96,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestAbsent: on each system, a missing library is distinguished from an unusable one.
+// TestAbsent: absent recognizes the loader's messages for a library that does not exist, on several
+// systems. Messages for a library that exists and cannot be used are different.
 func TestAbsent(t *testing.T) {
 	for says, want := range map[string]bool{
 		"libmpi.so.12: cannot open shared object file: No such file or directory":                                       true,
@@ -115,7 +117,8 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// TestStartWithoutALibrary: the error says how to get one that goes with the launcher.
+// TestStartWithoutALibrary: if no library was found, the error of Start says how to install one
+// that works with the launcher.
 func TestStartWithoutALibrary(t *testing.T) {
 	for family, want := range map[Family]string{
 		OfAny:     "no MPI library: apt install mpich,",
@@ -131,7 +134,8 @@ func TestStartWithoutALibrary(t *testing.T) {
 	}
 }
 
-// TestPostedWhileEnding: what is posted while MPI is being finalized is not begun after it.
+// TestPostedWhileEnding: an operation that is posted while MPI is being finalized is not begun, and
+// gets an error.
 func TestPostedWhileEnding(t *testing.T) {
 	e := newEngine(&library{})
 	c := &mpiComm{w: &mpiWorld{engine: e, size: 1, largest: 1}, name: "late"}
@@ -146,7 +150,8 @@ func TestPostedWhileEnding(t *testing.T) {
 	}
 }
 
-// TestParents: the programs above a process are found, whatever they are called.
+// TestParents: parents finds the programs above a process, even if a program's name contains spaces
+// or brackets.
 func TestParents(t *testing.T) {
 	proc := t.TempDir()
 	for pid, one := range map[string][2]string{
@@ -163,7 +168,8 @@ func TestParents(t *testing.T) {
 	}
 }
 
-// TestLaunch: who started a process is read from what launchers set.
+// TestLaunch: LaunchOf finds the launcher, rank and size from the environment variables that each
+// launcher sets.
 func TestLaunch(t *testing.T) {
 	for env, tt := range map[string]struct {
 		want Launch
@@ -237,7 +243,7 @@ func TestABI(t *testing.T) {
 	}
 }
 
-// TestVersion: what libraries say of themselves becomes a name and a version.
+// TestVersion: versionOf shortens the version texts of libraries to a name and a version.
 func TestVersion(t *testing.T) {
 	for said, want := range map[string]string{
 		"MPICH Version:      4.0.2\nMPICH Release date:\tThu Apr  7\n":                "MPICH 4.0.2",
@@ -251,7 +257,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestWindow: windows cover what every rank gives, once, each piece at its place.
+// TestWindow: all windows together cover every byte of each rank exactly once, at the right offset.
 func TestWindow(t *testing.T) {
 	for _, counts := range [][]int{{3, 0, 5, 1}, {0, 0, 7}, {2}, {1, 1, 1, 1, 1}} {
 		total := 0
@@ -279,7 +285,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestHostNames: ranks that share memory have one host, and others never.
+// TestHostNames: ranks that share memory get one host name, and other ranks never get the same.
 func TestHostNames(t *testing.T) {
 	at := func(first int64, name string) (p place) {
 		p.first = first

@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sigaction is the kernel's record of one signal's action: handler, flags and mask. The layout depends on the
-// architecture and takes at most 64 bytes. mt only saves and restores it. Using words aligns it.
+// sigaction is the kernel's record of one signal's action: handler, flags and mask. Package cluster
+// saves and restores the record unread, so its layout may depend on the architecture. It takes at
+// most 64 bytes and must be aligned like words.
 type sigaction [8]uint64
 
 // actions has the actions of all signals, by number.
@@ -39,10 +40,11 @@ func setAction(signal int, a *sigaction) {
 // maskBytes is the size of the kernel's set of signals, an argument of its calls.
 const maskBytes = 8
 
-// keepSignals saves the actions of all signals and returns a function that restores them. MPI libraries, and libraries
-// that they load, catch signals to print a trace; some (UCX) do so when loaded. A nil dereference or a truncated
-// mapping would then end the process where Go raises a panic, and a closed terminal would go unnoticed. Calls of
-// signal.Notify or signal.Stop in between have no effect.
+// keepSignals saves the actions of all signals and returns a function that restores them. MPI
+// libraries, and libraries that they load, catch signals to print a trace; some (UCX) do so when
+// loaded. Go relies on its own signal handlers. Without them a nil dereference or a truncated
+// mapping would end the process instead of raising a panic, and a closed terminal would go
+// unnoticed. Calls of signal.Notify or signal.Stop before the restore have no effect.
 func keepSignals() (restore func()) {
 	before := signalActions()
 	return func() {

@@ -38,8 +38,8 @@ func TestSignalsStay(t *testing.T) {
 	_ = nowhere[1<<19]
 }
 
-// TestAbortEndsAtOnce: SIGABRT has the system's action, which ends the process, and no other signal is
-// touched.
+// TestAbortEndsAtOnce: endAtAbort gives SIGABRT the system's default action, which ends the
+// process. It changes no other signal.
 func TestAbortEndsAtOnce(t *testing.T) {
 	defer keepSignals()()
 	before := signalActions()
@@ -51,7 +51,8 @@ func TestAbortEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestKeepSignals: restore resets changed actions.
+// TestKeepSignals: the function that keepSignals returns restores a signal's action that was
+// changed meanwhile.
 func TestKeepSignals(t *testing.T) {
 	const signal = 64 // Go and libc leave it alone
 	before := signalActions()

@@ -13,8 +13,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestRead: files are read up to a bound; what is no file is an error at once,
-// also behind a link.
+// TestRead: Read returns a file up to the given size. A longer file, and a path or link to anything
+// that is not a regular file, is an error; opening a pipe does not block.
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -74,7 +74,7 @@ func TestReadCloses(t *testing.T) {
 	}
 }
 
-// endless is a file that grows while it is read.
+// endless is a reader that never ends, like a file that grows while it is read.
 type endless struct{ read int }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -89,7 +89,8 @@ func TestReadAllIsBounded(t *testing.T) {
 	}
 }
 
-// TestSame: names are of one file or directory whatever way they lead there, and a name of nothing is like no other.
+// TestSame: Same is true for two paths of one file or directory, also through links. It is false if
+// a path does not exist.
 func TestSame(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

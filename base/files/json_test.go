@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestJSON: words for numbers that are not finite become null where they are values, and stay in strings.
+// TestJSON: NaN, Infinity and -Infinity become null if they are values, and stay unchanged in
+// strings.
 func TestJSON(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"a": 1}`:                             `{"a": 1}`,
@@ -29,7 +30,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestMembers: members come in order, values as they are written; what is no object is an error.
+// TestMembers: Members passes an object's members in order, with values as they are written. Text
+// that is not an object is an error.
 func TestMembers(t *testing.T) {
 	text := ` {"a" : {"x": [1, "}"]}, "b\u0041\"": "s\\" ,"c":-1.5e3,"d":[],"e": null, "": true} `
 	var got []string
@@ -56,7 +58,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestUnmarshal: what text is wrong with is said in words of JSON.
+// TestUnmarshal: errors of Unmarshal describe a wrong value in terms of JSON, not of Go types.
 func TestUnmarshal(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"a": 1, "b": NaN}`: "",

@@ -2,7 +2,8 @@ package parallel
 
 import "testing"
 
-// TestWithoutAPool: the caller does everything, in order.
+// TestWithoutAPool: Run of a nil pool calls the function for all indices on the caller's goroutine,
+// in order.
 func TestWithoutAPool(t *testing.T) {
 	var pool *Pool
 	next := 0

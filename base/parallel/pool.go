@@ -7,9 +7,10 @@ import (
 	"sync/atomic"
 )
 
-// Number of times an idle goroutine polls before it blocks. Each poll yields the processor, so polling does not delay
-// other goroutines. A worker spins for some tens of microseconds: longer than the gap between two phases of a matrix
-// product, and too short for a user to see as load.
+// workerSpins and callerSpins are how many times an idle goroutine polls before it blocks. Each
+// poll yields the processor, so polling does not delay other goroutines. A worker polls for some
+// tens of microseconds. This is longer than the gap between two phases of a matrix product, and too
+// short for a user to see as load.
 const (
 	workerSpins = 400
 	callerSpins = 200

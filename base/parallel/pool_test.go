@@ -37,7 +37,8 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// Two indices that wait for each other return only if two goroutines take part.
+// TestRunUsesWorkers: at least two goroutines take part in a call of Run. The test's two indices
+// wait for each other, so with one goroutine they would never return.
 func TestRunUsesWorkers(t *testing.T) {
 	p := New(2)
 	defer p.Close()
@@ -51,7 +52,8 @@ func TestRunUsesWorkers(t *testing.T) {
 	}
 }
 
-// Workers take part also when they have gone to sleep and none spins any more.
+// TestRunWakesSleepers: workers take part in Run also after all of them have stopped polling and
+// sleep.
 func TestRunWakesSleepers(t *testing.T) {
 	p := New(4)
 	defer p.Close()
@@ -114,7 +116,8 @@ func TestPanicReachesTheCaller(t *testing.T) {
 	}
 }
 
-// A panic on a worker, while the caller is inside f, is raised on the caller.
+// TestPanicOnAWorker: if f panics on a worker while the caller is inside f, Run panics with the
+// same value on the caller's goroutine.
 func TestPanicOnAWorker(t *testing.T) {
 	p := New(2)
 	defer p.Close()
@@ -132,7 +135,8 @@ func TestPanicOnAWorker(t *testing.T) {
 	}
 }
 
-// If a loop body ends its goroutine, Run must neither hang nor return as if all indices were done.
+// TestGoexitOnAWorkerIsReported: if f ends a worker's goroutine with runtime.Goexit, Run panics. It
+// neither hangs nor returns as if all indices were done.
 func TestGoexitOnAWorkerIsReported(t *testing.T) {
 	p := New(2)
 	defer p.Close()
@@ -219,7 +223,7 @@ func panicOf(f func()) (cause any) {
 	return nil
 }
 
-// goroutineID is the header line of this goroutine's stack up to its state.
+// goroutineID returns the number of the current goroutine, which the first line of its stack names.
 func goroutineID() string {
 	buf := make([]byte, 64)
 	buf = buf[:runtime.Stack(buf, false)]

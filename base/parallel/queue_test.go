@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The reader gets each item once, and the items of each goroutine in order.
+// TestDrain: the reader gets each item once. Items that one goroutine has put keep their order.
 func TestDrain(t *testing.T) {
 	const putters, each = 4, 1000
 	q := NewQueue[[2]int]()
@@ -35,7 +35,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// An item counts until the reader is done with it and with all behind it.
+// TestEmptyAndWait: an item counts as present until the reader has finished with it and with all
+// items that it took together with it.
 func TestEmptyAndWait(t *testing.T) {
 	q := NewQueue[func()]()
 	if q.Wait(); !q.Empty() {
@@ -64,7 +65,7 @@ func TestEmptyAndWait(t *testing.T) {
 	}
 }
 
-// Items put before Close are read, even if the reader starts later.
+// TestCloseKeepsItems: items that were put before Close are read, even if the reader starts later.
 func TestCloseKeepsItems(t *testing.T) {
 	q := NewQueue[int]()
 	q.Put(1)
@@ -80,7 +81,8 @@ func TestCloseKeepsItems(t *testing.T) {
 	}
 }
 
-// The reader may put: a queue that never runs empty does not grow.
+// TestNoGrowth: the reader itself may put items. The memory of a queue that is never empty does not
+// grow, as long as its number of items does not.
 func TestNoGrowth(t *testing.T) {
 	q := NewQueue[int]()
 	q.Put(0)

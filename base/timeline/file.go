@@ -32,7 +32,7 @@ type File struct {
 	wake   chan struct{}
 	done   chan struct{}
 
-	// Only the File's goroutine uses these fields.
+	// Only the File's goroutine, which writes the events, uses these fields.
 	flows  int
 	failed bool
 	line   []byte
@@ -62,10 +62,11 @@ const (
 )
 
 const (
-	// maxQueue bounds the events that wait for the disk.
+	// maxQueue is the largest number of events that wait to be written. Further events are dropped,
+	// so that memory stays bounded.
 	maxQueue = 1 << 17
-	// enough is the number of events that make the goroutine write. If fewer are queued, it waits for more, or for the
-	// end of a step.
+	// enough is the number of queued events at which the File's goroutine writes. With fewer it
+	// waits for more, or for the end of a step.
 	enough = 1 << 10
 )
 
@@ -84,7 +85,8 @@ func NewFile(w io.WriteCloser, packed bool, warn func(error)) *File {
 	return f
 }
 
-// process registers a process (one run in the trace) and returns its id, which is in all of its events.
+// process registers one run, such as the prediction in a trace that also has the measured run. It
+// returns the process id (pid) that all events of the run carry.
 func (f *File) process(name string) (pid int) {
 	f.mu.Lock()
 	f.names = append(f.names, name)
@@ -213,8 +215,9 @@ func (f *File) write(e *event) {
 		b = f.span(b, e)
 	case flowed:
 		f.flows++
-		// By default Perfetto binds the end of a flow to the next span that begins later. The field bp binds it to the
-		// span in progress at that time. This includes a span that begins just then, but not one that ends then.
+		// This line concerns the end of a flow. By default Perfetto attaches it to the next span
+		// that begins later. The field bp attaches it to the span in progress at that time. The
+		// span may begin just then, but may not end then.
 		b = f.flow(b, 's', e, e.from, e.start)
 		b = append(f.flow(b, 'f', e, e.to, e.end), `,"bp":"e"}`...)
 	}

@@ -15,7 +15,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// disk is a file with room for a number of bytes.
+// disk is a file that accepts a limited number of bytes (room) and then fails, like a full disk.
 type disk struct {
 	bytes.Buffer
 	room, writes int
@@ -34,7 +34,8 @@ func (d *disk) Write(b []byte) (int, error) {
 
 func (d *disk) Close() error { d.closed++; return nil }
 
-// play records two runs into one file: the second is a prediction.
+// play records two runs, a measured and a predicted one, into one trace on the disk d. It returns
+// the warnings.
 func play(t *testing.T, packed bool, d *disk) (warned []error) {
 	t.Helper()
 	f := NewFile(d, packed, func(err error) { warned = append(warned, err) })
@@ -58,7 +59,8 @@ func play(t *testing.T, packed bool, d *disk) (warned []error) {
 	return warned
 }
 
-// TestFile: each event is a line of JSON with times in µs, exact to the ns. A file that is cut off stays readable.
+// TestFile: each event of a trace is a line of JSON with times in µs, exact to the nanosecond. A
+// trace that is cut off at any point stays readable.
 func TestFile(t *testing.T) {
 	d, z := &disk{room: 1 << 20}, &disk{room: 1 << 20}
 	if warned := append(play(t, false, d), play(t, true, z)...); warned != nil {
@@ -99,7 +101,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestIsTrace: a file that a File has written may be replaced, whole or cut off. No other file may.
+// TestIsTrace: IsTrace recognizes traces, whole or cut off, so that mt may overwrite them. It
+// recognizes no other file.
 func TestIsTrace(t *testing.T) {
 	d, z := &disk{room: 1 << 20}, &disk{room: 1 << 20}
 	play(t, false, d)
@@ -118,7 +121,8 @@ func TestIsTrace(t *testing.T) {
 	}
 }
 
-// TestFullDisk: an error is reported once, and nothing waits for the disk.
+// TestFullDisk: if the disk is full, the error is reported once, and recording goes on without
+// waiting.
 func TestFullDisk(t *testing.T) {
 	for _, packed := range []bool{false, true} {
 		d := &disk{}
@@ -143,7 +147,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// told is a file that reports its writes.
+// told is a file that sends the size of each write to the channel wrote.
 type told struct {
 	disk
 	wrote chan int
@@ -155,7 +159,8 @@ func (d *told) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// TestAStepIsWritten: the events of a step are in the file when the step is done.
+// TestAStepIsWritten: when a step is done, its events are written to the file, even if they are
+// few.
 func TestAStepIsWritten(t *testing.T) {
 	d := &told{disk: disk{room: 1 << 20}, wrote: make(chan int, 9)}
 	f := NewFile(d, false, func(err error) { t.Error(err) })
@@ -171,7 +176,7 @@ func TestAStepIsWritten(t *testing.T) {
 	}
 }
 
-// gate blocks writes until it is opened.
+// gate is a file whose writes block until the channel open is closed.
 type gate struct {
 	disk
 	open chan struct{}
@@ -179,7 +184,8 @@ type gate struct {
 
 func (g *gate) Write(b []byte) (int, error) { <-g.open; return g.disk.Write(b) }
 
-// TestSlowDisk: a disk that accepts nothing blocks no caller. Events without room are dropped and counted.
+// TestSlowDisk: a disk that accepts no write blocks no caller of the Recorder. Events beyond the
+// queue's capacity are dropped and counted.
 func TestSlowDisk(t *testing.T) {
 	g := &gate{disk: disk{room: 1 << 30}, open: make(chan struct{})}
 	var warned []error
@@ -205,7 +211,8 @@ func TestSlowDisk(t *testing.T) {
 	}
 }
 
-// TestSteps: viewers get the spans of a step, cut at its ends, by track and kind.
+// TestSteps: Last returns the spans of the last complete step by track and kind. Spans that reach
+// beyond the step are cut at its ends.
 func TestSteps(t *testing.T) {
 	r := New(Options{KeepStep: true})
 	slot, compute := r.Track("slot 0", Credit), r.Track("compute", Stream)

@@ -14,8 +14,8 @@ import (
 	"mt/checkpoint"
 )
 
-// underway is the middle of a temporary name: the output's name, underway, and the id of the process that writes
-// it.
+// underway is the middle part of a temporary name. The name consists of the output's name,
+// underway, and the id of the process that writes it.
 const underway = ".tmp-"
 
 var underwayName = regexp.MustCompile(`^(.+)\.tmp-\d+$`)

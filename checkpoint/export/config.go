@@ -14,9 +14,10 @@ import (
 	"mt/checkpoint/gguf"
 )
 
-// settings are the keys of a config.json. A multimodal model has the keys of its language model in text_config. In
-// settings these replace outer keys of the same name. err is the first error of any method. After an error methods
-// still return usable values, so that a caller checks err once at the end.
+// settings are the keys of a config.json. A multimodal model's config.json has the keys of its
+// language model in text_config. In settings these replace outer keys of the same name. The field
+// err is the first error of any method. After an error, methods still return usable values, so that
+// a caller checks err once at the end.
 type settings struct {
 	file string
 	vals map[string]any
@@ -40,7 +41,7 @@ func readSettings(dir string) (*settings, error) {
 	return s, nil
 }
 
-// readJSON reads a whole file. Numbers are json.Number.
+// readJSON reads a whole JSON file. Numbers are returned as json.Number.
 func readJSON(file string) (any, error) {
 	raw, err := checkpoint.ReadCompanion(file)
 	if err != nil {
@@ -55,8 +56,9 @@ func readJSON(file string) (any, error) {
 	return v, nil
 }
 
-// renamed gives keys that the family's config.json names differently their common names. names maps a common name
-// to the family's own. A key that already has the common name means nothing in such a file and is dropped.
+// renamed gives keys their common names if the family's config.json names them differently. names
+// maps a common name to the family's own name. If a key already has the common name, it means
+// nothing in such a file and is dropped.
 func (s *settings) renamed(names map[string]string) {
 	for common, own := range names {
 		delete(s.vals, common)
@@ -66,8 +68,8 @@ func (s *settings) renamed(names map[string]string) {
 	}
 }
 
-// defaults sets missing keys to the values in the map. A key that is null counts as given. rope_parameters is not set
-// if rope_scaling, its older name, is given.
+// defaults adds the keys and values in the map of that the config lacks. A key that is null counts
+// as present. rope_parameters is not added if rope_scaling, its older name, is present.
 func (s *settings) defaults(of map[string]any) {
 	for k, v := range of {
 		if _, given := s.vals[k]; !given && (k != "rope_parameters" || s.vals["rope_scaling"] == nil) {
@@ -105,7 +107,7 @@ func (s *settings) int(key string, def int) int {
 	return int(x)
 }
 
-// need returns a required integer above 0.
+// need returns an integer above 0. A key that is missing or 0 is an error.
 func (s *settings) need(key string) int {
 	n := s.int(key, 0)
 	if n == 0 {
@@ -298,8 +300,8 @@ func (p *plan) rotary() int {
 	return int(part * float64(p.headDim))
 }
 
-// noFreqs refuses rope type llama3, which needs a tensor of frequency divisors (ropeFreqs). It serves architectures
-// of llama.cpp that do not read this tensor.
+// noFreqs returns an error for the rope type llama3, for architectures in which llama.cpp does not
+// read ropeFreqs. The type needs this tensor of frequency divisors.
 func (p *plan) noFreqs() {
 	if p.rope.kind == "llama3" {
 		p.s.fail("rope_type", "llama3 cannot be written as GGUF: llama.cpp's %s does not know it", p.family.arch)

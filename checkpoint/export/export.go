@@ -18,7 +18,7 @@ import (
 // Format is an output format.
 type Format string
 
-// The supported formats.
+// The supported output formats.
 const (
 	GGUF        Format = "gguf"
 	Safetensors Format = "safetensors"

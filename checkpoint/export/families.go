@@ -11,8 +11,9 @@ import (
 	"mt/model"
 )
 
-// family describes how llama.cpp represents a family of models. Sources: conversion/ in
-// https://github.com/ggml-org/llama.cpp, and MODEL_TENSORS of the PyPI package gguf.
+// family describes how llama.cpp represents the models of a family, as an architecture in a GGUF
+// file. Sources: conversion/ in https://github.com/ggml-org/llama.cpp, and MODEL_TENSORS of the
+// PyPI package gguf.
 type family struct {
 	types []string // model_type in config.json
 	arch  string   // general.architecture
@@ -23,7 +24,8 @@ type family struct {
 	recurrent []rule
 	// width is the key of config.json with the dense MLP's width; "": intermediate_size.
 	width string
-	// defaults are package model's defaults of config.json, for the keys used here.
+	// defaults are package model's default values of those keys of config.json that the export
+	// reads.
 	defaults map[string]any
 	// names maps the usual keys of config.json to this family's own keys, if these differ.
 	names map[string]string
@@ -37,26 +39,26 @@ type family struct {
 	noRope    bool // positions are learned
 	// ropeTypes maps this family's own names of rotary scalings to the usual names.
 	ropeTypes map[string]string
-	// halves says how the model directory pairs the rotary elements of a head of D: element i with i+D/2.
-	// llama.cpp's code for the architecture pairs 2i with 2i+1. If halves is set, the rows of q and k are reordered
-	// accordingly.
+	// halves reports that the model directory pairs the rotary elements i and i+D/2 of a head of
+	// size D. llama.cpp's code for the architecture pairs 2i and 2i+1, so the rows of q and k are
+	// reordered.
 	halves bool
 	// tiled reports that llama.cpp expects the value heads of Gated DeltaNet in another order than the directory
 	// has; see tiledHeads.
 	tiled bool
 	// shift is added to norm weights. A norm that scales by 1+w is stored as w in the directory and as 1+w in GGUF.
 	shift float32
-	// rounds reports that "truncate: false" of yarn scaling is accepted for this family. llama.cpp rounds in any
-	// case, and a note says so. For other families "truncate: false" is an error.
+	// rounds reports that "truncate: false" of YaRN scaling is accepted for this family, though
+	// llama.cpp always rounds; a note says so. For other families "truncate: false" is an error.
 	rounds bool
-	// ropeAlpha reports that rope type dynamic has the parameter alpha, which only raises the rotary base: the file
-	// gets the raised base.
+	// ropeAlpha reports that the rope type dynamic has the parameter alpha in this family. alpha
+	// only raises the rotary base, so the GGUF file gets the raised base.
 	ropeAlpha bool
-	// act is the activation that llama.cpp's code for the architecture computes: on the gate, or on up if there is
-	// no gate.
+	// act is the activation that llama.cpp's code for the architecture computes in the MLP. It is
+	// applied to the gate's output, or to up's output if there is no gate.
 	act model.Activation
-	// keys set the family's GGUF keys in addition to the common ones. modelled does so too, but after package model
-	// has read config.json, for keys that follow from plan.model.
+	// keys add the family's GGUF keys to the common ones. The function modelled does so too, after
+	// package model has read config.json, for keys that follow from plan.model.
 	keys     []func(p *plan)
 	modelled func(p *plan)
 }
@@ -179,8 +181,8 @@ func ungated(mlpNorm, up, down string) []rule {
 	return []rule{{mlpNorm, "ffn_norm", norm}, {up, "ffn_up", copied}, {down, "ffn_down", copied}}
 }
 
-// mrope maps the name of the multimodal rotary embedding to the usual name, since both are the same for text.
-// sections writes its other keys.
+// mrope maps the name of the multimodal rotary embedding to the usual name, since both embeddings
+// are the same for text. The function sections writes the other keys of the multimodal one.
 var mrope = map[string]string{"mrope": "default"}
 
 // olmo has the tensors of OLMo's blocks. Their norms are on the outputs of attention and MLP and on queries and
@@ -191,6 +193,14 @@ var outputNorms = []rule{
 	{"post_attention_layernorm", "post_attention_norm", norm},
 	{"post_feedforward_layernorm", "post_ffw_norm", norm},
 }
+
+// afmoeAttention has the tensors of AFMoE's attention, with an output gate, and all norms of a block.
+var afmoeAttention = slices.Concat(attention, headNorms, []rule{
+	{"self_attn.gate_proj", "attn_gate", copied},
+	{"post_attention_layernorm", "post_attention_norm", norm},
+	{"pre_mlp_layernorm", "ffn_norm", norm},
+	{"post_mlp_layernorm", "post_ffw_norm", norm},
+})
 
 var lfm2FeedForward = []rule{
 	{"ffn_norm", "ffn_norm", norm},
@@ -557,6 +567,19 @@ var families = []family{
 		keys: []func(*plan){(*plan).noFreqs, (*plan).noBias, (*plan).ernieExperts}, modelled: (*plan).expertsLast,
 	},
 	{
+		types: []string{"afmoe"}, arch: "afmoe",
+		names: map[string]string{"n_shared_experts": "num_shared_experts", "routed_scaling_factor": "route_scale", "first_k_dense_replace": "num_dense_layers"},
+		dense: slices.Concat(afmoeAttention, feedForward[1:]),
+		block: slices.Concat(afmoeAttention, []rule{
+			{"mlp.router.gate", "ffn_gate_inp", router},
+			{"mlp.expert_bias", "exp_probs_b.bias", bare},
+		}, expertMatrices, sharedExpert("mlp.shared_experts")),
+		defaults: map[string]any{"vocab_size": 200192, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 32, "num_attention_heads": 16,
+			"head_dim": 128, "max_position_embeddings": 16384, "rms_norm_eps": 1e-5, "num_experts": 64, "num_experts_per_tok": 6, "n_shared_experts": 2,
+			"moe_intermediate_size": 1408, "first_k_dense_replace": 1, "sliding_window": 1024},
+		keys: []func(*plan){(*plan).noFreqs, (*plan).afmoeKeys},
+	},
+	{
 		types: []string{"glm"}, arch: "chatglm",
 		block: slices.Concat(attention, []rule{
 			{"post_attention_layernorm", "ffn_norm", norm},
@@ -644,7 +667,8 @@ func (p *plan) gemma2Keys() {
 	p.gemmaAttention(period, 46)
 }
 
-// noHead refuses a head that is not tied to the embedding, since llama.cpp's architecture has none.
+// noHead returns an error for a model whose head is not tied to the embedding, since llama.cpp's
+// architecture has no such head.
 func (p *plan) noHead() {
 	if !p.model.TieEmbeddings {
 		p.s.fail("tie_word_embeddings", "%v, but llama.cpp's %s takes the embedding for the head", p.s.vals["tie_word_embeddings"], p.family.arch)
@@ -665,8 +689,9 @@ func (p *plan) gemma3Keys() {
 	p.gemmaAttention(p.fullEach(s.int("sliding_window_pattern", s.int("_sliding_window_pattern", 6))), 62)
 }
 
-// fullEach returns n if layers n−1, 2n−1, … have full attention and no others. n comes from layer_types if the
-// config has this key, otherwise it is usual. Any other arrangement is reported by fail.
+// fullEach returns n if layers n−1, 2n−1, … and no others have full attention. n comes from
+// layer_types if the config has this key, otherwise it is usual. Any other arrangement of layers is
+// an error of p.s.
 func (p *plan) fullEach(usual int) int {
 	if types := p.s.layerTypes(); len(types) > 0 {
 		return p.period(types)
@@ -704,8 +729,8 @@ func (p *plan) gemmaAttention(period, layersOf27B int) {
 // sizes of a key's parts without and with rotary embedding, and value is a value's size.
 type narrow struct{ rank, nope, rope, value int64 }
 
-// mlaSizes reads the sizes of latent attention. It sets headDim to the rotary part of a key, and kvHeads to 1,
-// since all heads share the latent vector.
+// mlaSizes reads the sizes of latent attention. It sets p.headDim to the rotary part of a key, and
+// p.kvHeads to 1, since all heads share the latent vector.
 func (p *plan) mlaSizes() {
 	s := p.s
 	p.narrowed = narrow{rank: int64(s.need("kv_lora_rank")), nope: int64(s.need("qk_nope_head_dim")), rope: int64(s.need("qk_rope_head_dim")), value: int64(s.need("v_head_dim"))}
@@ -746,8 +771,8 @@ func (p *plan) mlaRules() []rule {
 	})
 }
 
-// deepseekExperts returns the rules of a block with experts, with more among them. The first blocks of such a model
-// have a dense MLP and other rules.
+// deepseekExperts returns the rules of a block with experts, and the rules more in their middle.
+// The first blocks of such a model have a dense MLP and other rules.
 func deepseekExperts(more ...rule) []rule {
 	return slices.Concat([]rule{{"post_attention_layernorm", "ffn_norm", norm}, {"mlp.gate", "ffn_gate_inp", router}}, more,
 		expertMatrices, sharedExpert("mlp.shared_experts"))
@@ -780,8 +805,9 @@ func (p *plan) deepseek2Keys() {
 	}
 }
 
-// deepseek3Keys sets the keys of DeepSeek V3, whose expert scores are sigmoids. A token's experts come from the
-// best groups. A group counts as much as the sum of its two best scores.
+// deepseek3Keys sets the keys of DeepSeek V3, whose expert scores are sigmoids. Experts are divided
+// into groups, and a token chooses experts only from its best groups. The score of a group is the
+// sum of its two best expert scores.
 func (p *plan) deepseek3Keys() {
 	const sigmoid = 2
 	s := p.s
@@ -833,7 +859,7 @@ func (p *plan) ofHeads(f *finder, r rule) error {
 	return nil
 }
 
-// headRows writes the rows that it.rows selects, head by head.
+// headRows writes the data of a GGUF tensor, item it: the rows selected by it.rows, head by head.
 func (j *writing) headRows(w io.Writer, it item) error {
 	rows, t := it.rows, it.parts[0]
 	cols := t.shape[1]
@@ -857,9 +883,9 @@ func (j *writing) headRows(w io.Writer, it item) error {
 	return nil
 }
 
-// llama4Keys sets the keys of Llama 4. It refuses models that differ from what llama.cpp assumes: the chunk size of
-// attention, the scaling of queries, the layers with full attention, and norms of queries and keys except with 128
-// experts.
+// llama4Keys sets the keys of Llama 4. Models that differ from llama.cpp's assumptions are errors
+// of p.s. llama.cpp assumes the chunk size of attention, the scaling of queries and the layers with
+// full attention. It also assumes norms of queries and keys, except with 128 experts.
 func (p *plan) llama4Keys() {
 	s, must := p.s, func(key string, is, want any) {
 		if is != want {
@@ -889,8 +915,8 @@ func (p *plan) llama4Keys() {
 	p.add("expert_feed_forward_length", uint32(s.need("intermediate_size")))
 }
 
-// expertsEach returns n if blocks n−1, 2n−1, … have experts and no others. 0: no block has experts. Any other
-// arrangement is reported by fail.
+// expertsEach returns n if blocks n−1, 2n−1, … and no others have experts. 0: no block has experts.
+// Any other arrangement of blocks is an error of p.s.
 func (p *plan) expertsEach() int {
 	listed, ok := p.s.vals["moe_layers"].([]any)
 	if !ok {
@@ -976,8 +1002,8 @@ func (p *plan) denseFirst() {
 	p.s.vals["first_k_dense_replace"] = json.Number(itoa(n))
 }
 
-// expertsLast refuses models whose last layer has no experts: llama.cpp's architecture has no key for dense layers
-// behind those with experts.
+// expertsLast returns an error, through p.s, for models whose last layer has no experts.
+// llama.cpp's architecture has no key for dense layers after those with experts.
 func (p *plan) expertsLast() {
 	if c := p.model; slices.Contains(c.MLPOnlyLayers, c.NumLayers-1) {
 		p.s.fail("moe_layer_end_index", "is below the last layer: llama.cpp's %s has no dense layers behind those with experts", p.family.arch)

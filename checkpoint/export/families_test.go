@@ -19,13 +19,15 @@ import (
 	"mt/model"
 )
 
-// nested are the model_types of whole config.json and of the language model's part, by the one that a family here goes by.
+// nested maps a model_type in the table of families to two others, for models with a vision tower:
+// the model_type of the whole config.json, and that of its text_config.
 var nested = map[string][2]string{"gemma3": {"gemma3", "gemma3_text"}, "mistral3": {"mistral3", "mistral"}, "llama4": {"llama4", "llama4_text"}, "qwen2_vl_text": {"qwen2_vl", "qwen2_vl_text"},
 	"qwen2_5_vl_text": {"qwen2_5_vl", "qwen2_5_vl_text"}, "qwen3_vl": {"qwen3_vl", "qwen3_vl_text"}, "qwen3_vl_text": {"qwen3_vl", "qwen3_vl_text"},
 	"qwen3_vl_moe": {"qwen3_vl_moe", "qwen3_vl_moe_text"}, "qwen3_vl_moe_text": {"qwen3_vl_moe", "qwen3_vl_moe_text"},
 	"qwen3_5": {"qwen3_5", "qwen3_5_text"}, "qwen3_5_moe": {"qwen3_5_moe", "qwen3_5_moe_text"}}
 
-// TestDefaults: keys missing in config.json get the defaults of package model, which trains with them.
+// TestDefaults: a key that config.json lacks gets the default of package model, with which mt
+// trains the model.
 func TestDefaults(t *testing.T) {
 	for _, family := range families {
 		for _, kind := range family.types {
@@ -34,14 +36,14 @@ func TestDefaults(t *testing.T) {
 				delete(text, key)
 			}
 			text["num_attention_heads"], text["num_hidden_layers"] = 4, 6
-			if kind == "qwen2_moe" { // llama.cpp never normalises their weights there
+			if kind == "qwen2_moe" { // llama.cpp never normalises the expert weights of this family
 				text["norm_topk_prob"] = false
 			}
-			if strings.HasPrefix(kind, "gpt") || family.mla { // they have as many as heads
+			if strings.HasPrefix(kind, "gpt") || family.mla { // these have as many key/value heads as heads
 				delete(text, "num_key_value_heads")
 			}
-			text["bos_token_id"], text["eos_token_id"], text["pad_token_id"] = 1, 2, 0 // a family's own may not be in the small vocabulary
-			if kind == "exaone4" {                                                     // written where it has so many layers
+			text["bos_token_id"], text["eos_token_id"], text["pad_token_id"] = 1, 2, 0 // a family's default ids may exceed the small vocabulary
+			if kind == "exaone4" {                                                     // the sliding window is written only for 64 layers
 				text["num_hidden_layers"] = 64
 			}
 			text["attention_dropout"], text["residual_dropout"] = 0, 0
@@ -53,23 +55,27 @@ func TestDefaults(t *testing.T) {
 			if kind == "granitemoehybrid" { // its own defaults ask for experts and for layers of Mamba
 				text["num_local_experts"], text["layer_types"] = 0, []any{"attention", "attention", "attention", "attention", "attention", "attention"}
 			}
+			if kind == "afmoe" { // which llama.cpp has with this scale alone
+				text["mup_enabled"] = true
+			}
 			if kind == "deepseek_v2" { // it has no default
 				text["num_experts_per_tok"] = 2
 			}
 			if strings.HasPrefix(kind, "qwen2_vl") || strings.HasPrefix(kind, "qwen2_5_vl") || strings.HasPrefix(kind, "qwen3_vl_moe") {
-				text["rope_scaling"] = map[string]any{"type": "mrope", "mrope_section": []any{2, 1, 1}} // of heads of 8 elements
+				text["rope_scaling"] = map[string]any{"type": "mrope", "mrope_section": []any{2, 1, 1}} // sums to the 4 rotary pairs of a head of 8 elements
 			}
 			if in := nested[kind]; in[0] != "" {
 				text["model_type"] = in[1]
 				text = map[string]any{"model_type": in[0], "text_config": text}
 			}
-			text["tie_word_embeddings"] = kind == "gemma2" // which llama.cpp has with the embedding for a head alone
+			text["tie_word_embeddings"] = kind == "gemma2" // llama.cpp's gemma2 has no head of its own
 			checkDefaults(t, kind, mustJSON(t, text))
 		}
 	}
 }
 
-// checkDefaults compares the keys made of a config.json with package model's.
+// checkDefaults checks that the GGUF keys made from a config.json agree with package model's
+// reading of it.
 func checkDefaults(t *testing.T, kind string, config []byte) {
 	t.Helper()
 	c, err := model.ParseConfig(config, kind)
@@ -84,7 +90,7 @@ func checkDefaults(t *testing.T, kind string, config []byte) {
 	if p.family, err = findFamily(s); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.common(); err != nil && !strings.Contains(err.Error(), "query_pre_attn_scalar") { // another matter
+	if err := p.common(); err != nil && !strings.Contains(err.Error(), "query_pre_attn_scalar") { // this test is not about this error
 		t.Fatal(err)
 	}
 	want := map[string]any{"context_length": uint32(c.MaxPositions), p.family.epsilon(): c.RMSNormEps, "attention.key_length": uint32(c.HeadDim),
@@ -110,7 +116,8 @@ func checkDefaults(t *testing.T, kind string, config []byte) {
 	}
 }
 
-// gemma2 is the recorded model with the scale of scores that llama.cpp takes, and other keys.
+// gemma2 returns a copy of the recorded model gemma2-capped, with further keys. Its scale of
+// attention scores is the one that llama.cpp assumes.
 func gemma2(t *testing.T, keys map[string]any) string {
 	t.Helper()
 	all := map[string]any{"query_pre_attn_scalar": 6}
@@ -118,7 +125,9 @@ func gemma2(t *testing.T, keys map[string]any) string {
 	return recordedModel(t, "gemma2-capped", all)
 }
 
-// TestGemma2: the caps, the windows, the length of heads, and norms with 1 + w; no head, and none of Gemma 3's norms.
+// TestGemma2: the file has the caps of scores and logits, the sliding windows and the size of
+// heads. Norm weights are stored as 1 + w. The file has no separate head, and none of Gemma 3's
+// norms.
 func TestGemma2(t *testing.T) {
 	dir := gemma2(t, nil)
 	f, s := exportGGUF(t, dir, F32)
@@ -142,7 +151,7 @@ func TestGemma2(t *testing.T) {
 	if len(f.Tensors) != 2+3*11 || s.Architecture != "gemma2" || strings.Contains(strings.Join(s.Notes, " "), older) {
 		t.Errorf("%+v", s)
 	}
-	exportGGUF(t, gemma2(t, map[string]any{"tie_word_embeddings": absent{}}), F32) // published models do not name it
+	exportGGUF(t, gemma2(t, map[string]any{"tie_word_embeddings": absent{}}), F32) // the config.json of published models lacks this key
 	f, s = exportGGUF(t, gemma2(t, map[string]any{"layer_types": []any{"sliding_attention", "sliding_attention", "full_attention"}}), F32)
 	wantKeys(t, f, map[string]any{"gemma2.attention.sliding_window_pattern": 3})
 	if !strings.Contains(strings.Join(s.Notes, " "), older) {
@@ -150,7 +159,8 @@ func TestGemma2(t *testing.T) {
 	}
 }
 
-// TestGemma2Refused: what llama.cpp has no words for is named.
+// TestGemma2Refused: a Gemma 2 model with a property that llama.cpp cannot express is an error that
+// names the key.
 func TestGemma2Refused(t *testing.T) {
 	for want, keys := range map[string]map[string]any{
 		"attn_logit_softcapping: null or 0, but llama.cpp's gemma2 has no models without":                 {"attn_logit_softcapping": nil},
@@ -175,14 +185,14 @@ func TestGemma2Refused(t *testing.T) {
 	}
 }
 
-// TestGemma3WithoutWindows: if no layer has a sliding window, no window is written.
+// TestGemma3WithoutWindows: if no layer has a sliding window, the file has no keys for one.
 func TestGemma3WithoutWindows(t *testing.T) {
 	config := llamaConfig(map[string]any{"architectures": nil, "model_type": "gemma3_text", "query_pre_attn_scalar": 4, "layer_types": []any{"full_attention", "full_attention"}})
 	f, _ := exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F32)
 	wantKeys(t, f, map[string]any{"general.architecture": "gemma3", "gemma3.attention.sliding_window": nil, "gemma3.attention.sliding_window_pattern": nil})
 }
 
-// gemma3 is a small model of the text class, with keys of the caller's.
+// gemma3 makes a small model of Gemma 3's text class. keys replace keys of its config.json.
 func gemma3(t *testing.T, keys map[string]any) string {
 	t.Helper()
 	config := llamaConfig(map[string]any{"architectures": nil, "model_type": "gemma3_text", "query_pre_attn_scalar": 4, "sliding_window": 8})
@@ -190,13 +200,16 @@ func gemma3(t *testing.T, keys map[string]any) string {
 	return makeModel(t, config, tensorsFor(t, config), nil)
 }
 
-// TestGemma3Caps: logits are capped, which Gemma 3's text class does; scores are not, whatever a key says, since no program heeds it.
+// TestGemma3Caps: the file caps logits if the config does, as Gemma 3's text class computes. It
+// never caps attention scores, since no program reads that key of Gemma 3.
 func TestGemma3Caps(t *testing.T) {
 	f, _ := exportGGUF(t, gemma3(t, map[string]any{"final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0}), F32)
 	wantKeys(t, f, map[string]any{"gemma3.final_logit_softcapping": 30, "gemma3.attn_logit_softcapping": nil})
 }
 
-// TestGemma3Of27B: of 62 layers llama.cpp takes hidden_size / heads for the scale, as a whole number.
+// TestGemma3Of27B: llama.cpp takes a model with 62 layers for Gemma 3 27B and uses hidden_size /
+// heads, as a whole number, for the scale of scores. A model of 62 layers with another scale is an
+// error.
 func TestGemma3Of27B(t *testing.T) {
 	for layers, want := range map[int]string{61: "query_pre_attn_scalar: 5, but llama.cpp's gemma3 takes 4 from", 62: "query_pre_attn_scalar: 5, but llama.cpp's gemma3 takes 10 from"} {
 		dir := gemma3(t, map[string]any{"num_hidden_layers": layers, "query_pre_attn_scalar": 5})
@@ -207,7 +220,9 @@ func TestGemma3Of27B(t *testing.T) {
 	}
 }
 
-// TestGemma3Windows: without layer_types, a key in either spelling decides which layers have full attention.
+// TestGemma3Windows: without layer_types, sliding_window_pattern, with or without a leading
+// underscore, gives the period of the layers with full attention. Without both, every sixth layer
+// has full attention.
 func TestGemma3Windows(t *testing.T) {
 	for key, want := range map[string]int{"sliding_window_pattern": 2, "_sliding_window_pattern": 2, "initializer_range": 6} {
 		f, _ := exportGGUF(t, gemma3(t, map[string]any{key: 2}), F32)
@@ -215,7 +230,8 @@ func TestGemma3Windows(t *testing.T) {
 	}
 }
 
-// TestActivations: llama.cpp knows the MLP's function by the architecture; of the two GELUs it has one.
+// TestActivations: in llama.cpp the architecture decides the MLP's activation. A model with another
+// activation is an error. GELU with erf is written too, and llama.cpp computes it in the tanh form.
 func TestActivations(t *testing.T) {
 	for act, want := range map[string]string{"silu": "", "gelu_pytorch_tanh": "hidden_act: gelu_pytorch_tanh, but llama.cpp's llama computes another function"} {
 		_, err := Run(t.Context(), Options{Format: GGUF, Model: makeModel(t, llamaConfig(map[string]any{"hidden_act": act}), llamaTensors(), nil), Out: filepath.Join(t.TempDir(), "x.gguf")})
@@ -241,10 +257,11 @@ func TestActivations(t *testing.T) {
 	}
 }
 
-// TestLlamaCppGemma2: llama.cpp computes the reference's logits for the recorded model, with windows in other
-// layers, with linearly scaled positions, and with the layer count of the 27B model, whose scores have another
-// scale. llama.cpp looks up GELU with argument and value in half precision. If the reference rounds the same way,
-// the logits agree within 1e-6, otherwise within 7e-4.
+// TestLlamaCppGemma2: llama.cpp computes the reference's logits for the recorded model and for
+// variants of it: windows in other layers, linearly scaled positions, and the layer count of the
+// 27B model, whose scores have another scale. The bounds allow for GELU, which llama.cpp looks up
+// in half precision: logits differ by up to 7e-4, and by 1e-6 if the reference rounds in the same
+// way.
 func TestLlamaCppGemma2(t *testing.T) {
 	run := python(t, "xllamacpp", "llama_cpp_py_sync")
 	window, full := "sliding_attention", "full_attention"
@@ -259,7 +276,8 @@ func TestLlamaCppGemma2(t *testing.T) {
 	sameLogits(t, run, deepGemma2(t), 5e-3) // through 46 layers in place of three
 }
 
-// deepGemma2 is the recorded model with its three layers in turns, 46 in all.
+// deepGemma2 makes a model of 46 layers from the three layers of the recorded gemma2 model,
+// repeated in turn.
 func deepGemma2(t *testing.T) string {
 	t.Helper()
 	dir := gemma2(t, nil)
@@ -286,8 +304,8 @@ func deepGemma2(t *testing.T) string {
 	return makeModelOf(t, config, tensors, nil, func(name string, i int64) float32 { return values[name][i] })
 }
 
-// TestGranite4: the combined gate and up rows become two tensors, and a model without rotary embedding is marked as
-// such.
+// TestGranite4: the MLP's input projection, which combines gate and up rows, becomes two tensors. A
+// model without rotary embedding is marked as such.
 func TestGranite4(t *testing.T) {
 	for turns, finetuned := range map[string]bool{"nope": false, "rope": true} {
 		config := llamaConfig(map[string]any{"architectures": []any{"GraniteMoeHybridForCausalLM"}, "model_type": "granitemoehybrid", "num_local_experts": 0,
@@ -310,7 +328,8 @@ func TestGranite4(t *testing.T) {
 	}
 }
 
-// TestLlamaCppGranite4: llama.cpp itself computes what the reference does, whether queries and keys turn or not.
+// TestLlamaCppGranite4: llama.cpp computes the reference's logits for Granite 4, with and without a
+// rotary embedding.
 func TestLlamaCppGranite4(t *testing.T) {
 	run := python(t, "xllamacpp", "llama_cpp_py_sync")
 	for _, turns := range []any{nil, "rope"} {
@@ -318,7 +337,7 @@ func TestLlamaCppGranite4(t *testing.T) {
 	}
 }
 
-// mlaConfig is a small DeepSeek-V3.
+// mlaConfig returns the config.json of a small DeepSeek V3 model. changes replace its keys.
 func mlaConfig(changes map[string]any) map[string]any {
 	config := map[string]any{"model_type": "deepseek_v3", "vocab_size": 24, "hidden_size": 32, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3,
 		"num_key_value_heads": 3, "head_dim": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "n_routed_experts": 4, "n_shared_experts": 2, "first_k_dense_replace": 1,
@@ -328,8 +347,9 @@ func mlaConfig(changes map[string]any) map[string]any {
 	return config
 }
 
-// TestLatent: kv_b_proj is split into its key and value rows, head by head, with keys transposed. The file declares
-// one key head, as wide as the narrow vector plus the rotary part.
+// TestLatent: for latent attention (MLA), kv_b_proj is split into its key rows and value rows, head
+// by head, with keys transposed. The file declares one key head, as wide as the latent vector plus
+// the rotary part.
 func TestLatent(t *testing.T) {
 	config := mlaConfig(nil)
 	f, s := exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F32)
@@ -376,7 +396,8 @@ func TestLatent(t *testing.T) {
 	}
 }
 
-// TestLatentRefused: what llama.cpp's deepseek2 has no words for.
+// TestLatentRefused: a model with latent attention that llama.cpp's architecture deepseek2 cannot
+// express is an error that names the key.
 func TestLatentRefused(t *testing.T) {
 	yarn := func(m, all float64) map[string]any {
 		return map[string]any{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "mscale": m, "mscale_all_dim": all}
@@ -397,8 +418,8 @@ func TestLatentRefused(t *testing.T) {
 	}
 }
 
-// TestLlamaCppDeepseekV2: llama.cpp computes the reference's logits, with and without a low-rank query projection,
-// and with and without yarn's temperatures.
+// TestLlamaCppDeepseekV2: llama.cpp computes the reference's logits, with and without a low-rank
+// query projection, and with and without YaRN, which also scales attention scores (mscale).
 func TestLlamaCppDeepseekV2(t *testing.T) {
 	run := python(t, "xllamacpp", "llama_cpp_py_sync")
 	for _, name := range []string{"deepseekv2-whole", "deepseekv2-groups"} {
@@ -410,10 +431,11 @@ func TestLlamaCppDeepseekV2(t *testing.T) {
 	}
 }
 
-// absent in place of a key's value leaves the key out.
+// absent as a key's value means that the key is left out.
 type absent struct{}
 
-// recordedModel is a small recorded model with other keys.
+// recordedModel copies the recorded model called name, with keys in place of those of its
+// config.json, and returns the new directory.
 func recordedModel(t *testing.T, name string, keys map[string]any) string {
 	t.Helper()
 	from := filepath.Join("../../internal/run/testdata/recordings", name, "model")
@@ -429,9 +451,9 @@ func recordedModel(t *testing.T, name string, keys map[string]any) string {
 	return dir
 }
 
-// sameLogits exports a model of at least 45 tokens as GGUF and compares llama.cpp's logits with the reference's.
-// bound is relative to the largest logit if that is above 1. In fp32, 1e-5 suffices for sums of up to 50 products
-// in another order.
+// sameLogits exports the model in dir as GGUF and compares llama.cpp's logits with those of the
+// reference. The model must have at least 45 tokens. bound is relative to the largest logit if that
+// is above 1. In fp32, 1e-5 suffices for sums of up to 50 products in another order.
 func sameLogits(t *testing.T, run func(args ...string) []byte, dir string, bound float64) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "x.gguf")
@@ -448,7 +470,7 @@ func sameLogits(t *testing.T, run func(args ...string) []byte, dir string, bound
 	}
 }
 
-// logitsOf are the reference's logits of a directory.
+// logitsOf returns the logits that the reference computes for a text with the model in dir.
 func logitsOf(t *testing.T, dir string, text ids) []float64 {
 	t.Helper()
 	c, _, plain, err := reference.LoadModel(dir)
@@ -460,7 +482,8 @@ func logitsOf(t *testing.T, dir string, text ids) []float64 {
 	return reference.Logits(c, plain, tokens)
 }
 
-// recurrentConfig is a small Qwen3-Next of two blocks with a recurrence and one with attention.
+// recurrentConfig returns the config.json of a small Qwen3-Next model: two blocks with a recurrence
+// (Gated DeltaNet), then one with attention. changes replace its keys.
 func recurrentConfig(changes map[string]any) map[string]any {
 	config := sharedConfig(map[string]any{"model_type": "qwen3_next", "num_hidden_layers": 3, "head_dim": 16, "num_experts": 4, "shared_expert_intermediate_size": 20,
 		"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "full_attention_interval": 3})
@@ -468,15 +491,16 @@ func recurrentConfig(changes map[string]any) map[string]any {
 	return config
 }
 
-// recurrentModel is one with random weights.
+// recurrentModel makes a model directory with this config.json and random weights.
 func recurrentModel(t *testing.T, config map[string]any) string {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(3, 7))
 	return makeModelOf(t, config, tensorsFor(t, config), nil, func(string, int64) float32 { return float32(0.3 * rng.NormFloat64()) })
 }
 
-// TestRecurrence: blocks with a recurrence store q, k and v together, head by head, and z separately. A_log becomes
-// the rate itself, and the convolution a matrix. Only the norm of the recurrence's output is written unchanged.
+// TestRecurrence: the tensors of Gated DeltaNet layers are rearranged for llama.cpp. q, k and v are
+// stored together, head by head, and z separately. A_log becomes the rate −exp(A_log), and the
+// convolution a matrix. Only the norm of the layer's output is written unchanged.
 func TestRecurrence(t *testing.T) {
 	config := recurrentConfig(nil)
 	f, _ := exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F16)
@@ -543,7 +567,8 @@ func TestRecurrence(t *testing.T) {
 	}
 }
 
-// TestRecurrenceRefused: what llama.cpp's qwen3next has no words for.
+// TestRecurrenceRefused: a Qwen3-Next model that llama.cpp's architecture qwen3next cannot express
+// is an error that names the key.
 func TestRecurrenceRefused(t *testing.T) {
 	for want, changes := range map[string]map[string]any{
 		"linear_value_head_dim: 8, where":              {"linear_value_head_dim": 8},
@@ -561,7 +586,8 @@ func TestRecurrenceRefused(t *testing.T) {
 	}
 }
 
-// TestLlamaCppRecurrence: the package gguf reads the file in every type, and llama.cpp itself computes what the reference does.
+// TestLlamaCppRecurrence: the PyPI package gguf reads a Qwen3-Next file of every type, and
+// llama.cpp computes the reference's logits.
 func TestLlamaCppRecurrence(t *testing.T) {
 	run := python(t, "xllamacpp", "llama_cpp_py_sync", "gguf", "numpy")
 	var text ids
@@ -592,7 +618,8 @@ func TestLlamaCppRecurrence(t *testing.T) {
 	}
 }
 
-// sharedConfig is a small model that shares an expert.
+// sharedConfig returns keys of a small model's config.json, for models with experts and a shared
+// expert. changes add or replace keys.
 func sharedConfig(changes map[string]any) map[string]any {
 	config := map[string]any{"vocab_size": 24, "hidden_size": 32, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2,
 		"num_key_value_heads": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
@@ -602,6 +629,12 @@ func sharedConfig(changes map[string]any) map[string]any {
 
 func glmConfig(changes map[string]any) map[string]any {
 	config := sharedConfig(map[string]any{"model_type": "glm4_moe", "n_routed_experts": 4, "n_shared_experts": 3, "head_dim": 8, "routed_scaling_factor": 1.5})
+	maps.Copy(config, changes)
+	return config
+}
+
+func afmoeConfig(changes map[string]any) map[string]any {
+	config := sharedConfig(map[string]any{"model_type": "afmoe", "num_experts": 4, "num_shared_experts": 1, "head_dim": 8, "mup_enabled": true, "sliding_window": 4})
 	maps.Copy(config, changes)
 	return config
 }
@@ -632,7 +665,8 @@ func TestDenseAndShared(t *testing.T) {
 	}
 }
 
-// TestSharedGate: the gate of a shared expert is a vector.
+// TestSharedGate: the gate of a shared expert, a matrix of one row in the directory, is written as
+// a vector.
 func TestSharedGate(t *testing.T) {
 	config := sharedConfig(map[string]any{"model_type": "qwen2_moe", "num_experts": 3, "shared_expert_intermediate_size": 20})
 	f, _ := exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F16)
@@ -651,7 +685,8 @@ func llama4Config(changes map[string]any) map[string]any {
 	return config
 }
 
-// TestExpertsInterleaved: every second block has experts, whose matrices lie in one tensor, and a shared one; the others are dense.
+// TestExpertsInterleaved: in Llama 4, every second block has experts, whose matrices are in one
+// tensor, and a shared expert. The other blocks are dense.
 func TestExpertsInterleaved(t *testing.T) {
 	config := llama4Config(map[string]any{"no_rope_layers": []any{}, "attn_temperature_tuning": 4, "num_hidden_layers": 4})
 	f, _ := exportGGUF(t, makeModel(t, config, tensorsFor(t, config), nil), F16)
@@ -663,13 +698,14 @@ func TestExpertsInterleaved(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, x.Shape, want)
 		}
 	}
-	// Row 4 of expert 2's up, column 5: element (2, 5, 10 + 4) of (3, 32, 20).
+	// Row 4 of up of expert 2, column 5, is element (2, 5, 10 + 4) of the directory's tensor, which
+	// has the shape (3, 32, 20).
 	if _, up := tensorOf(t, f, "blk.1.ffn_up_exps.weight"); up[(2*10+4)*32+5] != value("model.layers.1.feed_forward.experts.gate_up_proj", (2*32+5)*20+14) {
 		t.Error("up is not where it is to be")
 	}
 }
 
-// TestExpertsCut: a model file that is cut while experts are read from it is said to be truncated.
+// TestExpertsCut: if a model file is truncated while experts are read from it, the error says so.
 func TestExpertsCut(t *testing.T) {
 	config := llama4Config(map[string]any{"no_rope_layers": []any{}, "attn_temperature_tuning": 4})
 	dir := makeModel(t, config, tensorsFor(t, config), nil)
@@ -687,7 +723,8 @@ func TestExpertsCut(t *testing.T) {
 	}
 }
 
-// TestExpertsRefused: what llama.cpp computes otherwise is not written.
+// TestExpertsRefused: a model with experts that llama.cpp would compute differently is an error
+// that names the key.
 func TestExpertsRefused(t *testing.T) {
 	for _, tc := range []struct {
 		config map[string]any
@@ -695,6 +732,9 @@ func TestExpertsRefused(t *testing.T) {
 	}{
 		{glmConfig(map[string]any{"n_group": 2, "topk_group": 1}), "topk_group: 1 of 2 groups of experts are open: llama.cpp's glm4moe has no groups"},
 		{sharedConfig(map[string]any{"model_type": "qwen2_moe", "num_experts": 3, "norm_topk_prob": true}), "norm_topk_prob: is true, but llama.cpp's qwen2moe never"},
+		{afmoeConfig(map[string]any{"mup_enabled": false}), "mup_enabled: false, but llama.cpp's afmoe always multiplies embeddings"},
+		{afmoeConfig(map[string]any{"global_attn_every_n_layers": 2}), "global_attn_every_n_layers: 2, but llama.cpp's afmoe"},
+		{afmoeConfig(map[string]any{"layer_types": []any{"sliding_attention", "full_attention"}}), "layer_types: layer 1 is full_attention"},
 		{llama4Config(map[string]any{"attention_chunk_size": 4096}), "attention_chunk_size: is 4096, but llama.cpp's llama4 takes it to be 8192"},
 		{llama4Config(map[string]any{"attn_temperature_tuning": false}), "attn_temperature_tuning: is false, but"},
 		{llama4Config(map[string]any{"floor_scale": 100}), "floor_scale: is 100, but"},
@@ -713,13 +753,13 @@ func TestExpertsRefused(t *testing.T) {
 	}
 }
 
-// TestTowers: of models with vision towers the language model is written, with what llama.cpp wants to know about positions
-// and layers that images have.
+// TestTowers: of a model with a vision tower, only the language model is written. The file has
+// llama.cpp's keys for the positions and layers that images use.
 func TestTowers(t *testing.T) {
 	for name, want := range map[string]struct {
 		keys  map[string]any
 		head  bool
-		notes string // "" for none of its own
+		notes string // part of a note that the model must give; "": only the two general notes
 	}{
 		"mistral3": {map[string]any{"general.architecture": "llama", "llama.rope.dimension_count": 6, "llama.attention.sliding_window": 5}, false, "sliding window"},
 		"ministral3": {map[string]any{"general.architecture": "mistral3", "mistral3.attention.temperature_scale": 0.7, "mistral3.rope.scaling.factor": 4,
@@ -744,7 +784,8 @@ func TestTowers(t *testing.T) {
 	}
 }
 
-// TestTemperRefused: without yarn llama.cpp does not know where queries grow.
+// TestTemperRefused: llama_4_scaling_beta, which scales queries at late positions, is an error
+// without yarn scaling. llama.cpp takes the length after which queries grow from yarn.
 func TestTemperRefused(t *testing.T) {
 	p := &plan{s: &settings{file: "c", vals: map[string]any{}}, family: &family{arch: "mistral3"},
 		rope: rope{kind: "linear", params: &settings{vals: map[string]any{"llama_4_scaling_beta": 0.5}}}}
@@ -757,7 +798,8 @@ func TestTemperRefused(t *testing.T) {
 	}
 }
 
-// TestStill: which pairs of a head's elements llama.cpp leaves alone in texts: of published sections two, of even ones none.
+// TestStill: plan.still returns the rotary pairs of a head that llama.cpp would not rotate in text:
+// two for the sections of published models, none for equal sections.
 func TestStill(t *testing.T) {
 	of := func(arch string, headDim int) *plan {
 		none := &settings{vals: map[string]any{}}

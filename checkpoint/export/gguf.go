@@ -106,7 +106,8 @@ func modelName(dir string) string {
 	return filepath.Base(dir)
 }
 
-// guess returns the type to use if the user names none: bf16 if the first matrix is bf16, otherwise f16.
+// guess returns the type of matrices if the user names none: bf16 if the first matrix is bf16,
+// otherwise f16.
 func guess(w *checkpoint.Weights) Type {
 	for _, t := range w.Tensors() {
 		if len(t.Shape) == 2 && t.DType == "BF16" {
@@ -134,7 +135,7 @@ func (a *appender) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// writing is the state of a file being written.
+// writing is the state of a GGUF file while it is written.
 type writing struct {
 	ctx         context.Context
 	plan        *plan
@@ -190,8 +191,9 @@ func (j *writing) item(w io.Writer, it item) error {
 	return nil
 }
 
-// part writes t, a tensor of the directory, as (a part of) the data of it, in pieces of whole rows. If rows are
-// reordered within heads, a piece has whole heads.
+// part writes the data of t, a tensor of the directory, as data of the GGUF tensor it or of a part
+// of it. It works in pieces of whole rows; if rows are reordered within heads, a piece has whole
+// heads.
 func (j *writing) part(w io.Writer, it item, t part) error {
 	var all []float32 // rows that share a tensor with other rows
 	if t.param != nil {
@@ -250,12 +252,13 @@ func (j *writing) part(w io.Writer, it item, t part) error {
 	return nil
 }
 
-// limits holds, for each type with a limit, the smallest magnitude that does not fit. In F16 such a value would
-// round to infinity. In Q8_0 the fp16 scale of its block would. Other types hold everything that fp32 holds.
+// limits holds, for each type with a limit, the smallest magnitude that does not fit. In F16 such a
+// value would round to infinity. In Q8_0 the scale of its block, which is fp16, would. Other types
+// hold everything that fp32 holds.
 var limits = map[gguf.Type]float32{gguf.F16: 65520, gguf.Q8_0: 127 * 65504}
 
-// chunk encodes values, which are whole rows of the tensor it, in the type it.Type, on all processors. It then
-// writes them.
+// chunk encodes values in the type it.Type and writes them. The values are whole rows of the GGUF
+// tensor it. All processors encode in parallel.
 func (j *writing) chunk(w io.Writer, it item, values []float32) error {
 	j.raw = sized(j.raw, it.Type.Bytes(int64(len(values))))
 	const least = 1 << 14 // fewest elements worth another goroutine

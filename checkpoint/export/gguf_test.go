@@ -18,7 +18,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestLlama: names, shapes, types, the order of the rows of q and k, and keys.
+// TestLlama: a Llama model is written with llama.cpp's names, shapes, types and keys. The rows of q
+// and k are reordered.
 func TestLlama(t *testing.T) {
 	tensors := llamaTensors()
 	for _, b := range []string{"0", "1"} {
@@ -49,7 +50,7 @@ func TestLlama(t *testing.T) {
 			}
 		}
 	}
-	// Row (i, i+2) of a head of 4 become (2i, 2i+1).
+	// In a head of 4 rows, rows i and i+2 become rows 2i and 2i+1.
 	order := []int64{0, 2, 1, 3}
 	for name, cols := range map[string]int64{"model.layers.1.self_attn.q_proj.weight": 32, "model.layers.1.self_attn.q_proj.bias": 1, "model.layers.0.self_attn.k_proj.weight": 32} {
 		to := strings.NewReplacer("model.layers", "blk", "self_attn.q_proj", "attn_q", "self_attn.k_proj", "attn_k").Replace(name)
@@ -66,8 +67,8 @@ func TestLlama(t *testing.T) {
 	}
 }
 
-// TestTypes: what --outtype makes of matrices, and the fall back of rows that do
-// not fill blocks.
+// TestTypes: matrices have the type that --outtype names. A matrix whose rows are no multiple of a
+// Q8_0 block becomes F16 instead.
 func TestTypes(t *testing.T) {
 	dir := makeModel(t, llamaConfig(nil), llamaTensors(), nil)
 	for kind, want := range map[Type]gguf.Type{"": gguf.F16, F32: gguf.F32, F16: gguf.F16, BF16: gguf.BF16, Q8: gguf.Q8_0} {
@@ -94,8 +95,9 @@ func TestTypes(t *testing.T) {
 		}
 		for i, v := range got {
 			w := value("model.layers.0.mlp.gate_proj.weight", int64(i))
-			// Q8_0 has 127 steps to the greatest of a block, less than 2; one more
-			// half for the rounded scale.
+			// Q8_0 has 127 steps from 0 to the largest magnitude of a block, which is below 2.
+			// Rounding to a step is off by at most half a step, and rounding the scale by less than
+			// another half, so 2/127 bounds both.
 			if d := math.Abs(float64(v - w)); kind == Q8 && d > 2.0/127 || kind != Q8 && d != 0 {
 				t.Fatalf("%q: element %d is %v, want %v", kind, i, v, w)
 			}
@@ -103,7 +105,8 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestProgress: what is done is told as it grows, until all is.
+// TestProgress: Progress is called with a growing number of bytes done, and at the end with the
+// total.
 func TestProgress(t *testing.T) {
 	var done, total int64
 	told := 0
@@ -118,7 +121,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestLimits: what a type cannot hold is an error, not an infinity in the file.
+// TestLimits: a value that is too large for the type is an error, not an infinity in the file.
 func TestLimits(t *testing.T) {
 	for kind, tc := range map[gguf.Type]struct{ most, beyond float32 }{
 		gguf.F16:  {65519, 65520},
@@ -143,8 +146,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestExperts: one tensor per expert becomes one of three dimensions; the router
-// stays fp32.
+// TestExperts: the matrices of all experts, one tensor each in the directory, become one tensor of
+// three dimensions. The router stays fp32.
 func TestExperts(t *testing.T) {
 	config := llamaConfig(map[string]any{"architectures": []string{"Qwen3MoeForCausalLM"}, "model_type": "qwen3_moe", "num_experts": 3, "num_experts_per_tok": 2,
 		"moe_intermediate_size": 5, "norm_topk_prob": true, "num_hidden_layers": 1})
@@ -180,8 +183,8 @@ func TestExperts(t *testing.T) {
 	}
 }
 
-// TestGemma: (1+w) norms, the pattern of windows, and the spelling of multimodal
-// directories.
+// TestGemma: for Gemma 3, norm weights are stored as 1 + w, and the pattern of sliding windows is
+// written. A multimodal directory, whose tensors have other names, is read too.
 func TestGemma(t *testing.T) {
 	inner := llamaConfig(map[string]any{"model_type": "gemma3_text", "tie_word_embeddings": true, "sliding_window": 8, "query_pre_attn_scalar": 4,
 		"layer_types": []string{"sliding_attention", "full_attention"}, "final_logit_softcapping": 30.0,
@@ -219,7 +222,8 @@ func TestGemma(t *testing.T) {
 	}
 }
 
-// TestMultipliers: what Granite multiplies with; its rows of q are reordered as Llama's.
+// TestMultipliers: Granite's four scale factors are written. The rows of its q are reordered like
+// Llama's.
 func TestMultipliers(t *testing.T) {
 	config := llamaConfig(map[string]any{"architectures": []string{"GraniteForCausalLM"}, "model_type": "granite", "embedding_multiplier": 12.0,
 		"residual_multiplier": 0.25, "logits_scaling": 8.0})
@@ -230,7 +234,7 @@ func TestMultipliers(t *testing.T) {
 	}
 }
 
-// TestRefuses: what llama.cpp cannot express, and directories that are not whole.
+// TestRefuses: models that llama.cpp cannot express and incomplete model directories are errors.
 func TestRefuses(t *testing.T) {
 	type edit = func(c map[string]any, x map[string]shape)
 	set := func(k string, v any) edit { return func(c map[string]any, _ map[string]shape) { c[k] = v } }
@@ -303,8 +307,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestOutput: what is there stays unless it is to be overwritten, and then until
-// the new file is complete.
+// TestOutput: an existing output stays, unless Overwrite is set. Then it stays until the new file
+// is complete.
 func TestOutput(t *testing.T) {
 	dir := makeModel(t, llamaConfig(nil), llamaTensors(), nil)
 	out := filepath.Join(t.TempDir(), "x.gguf")
@@ -356,7 +360,8 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestTiledHeads: of 2 key heads with 3 value heads each, the first of each comes first, in rows behind others and in columns.
+// TestTiledHeads: with 2 key heads of 3 value heads each, the value heads are reordered so that the
+// first of each key head come first. This holds for rows, after rows that stay, and for columns.
 func TestTiledHeads(t *testing.T) {
 	got := make([]float32, 8)
 	tiledHeads{first: 2, size: 1, heads: 2}.reorder(got, []float32{0, 1, 10, 11, 12, 20, 21, 22}, 8)

@@ -16,11 +16,11 @@ import (
 	"mt/internal/testkit"
 )
 
-// shape is a tensor of a made-up model.
+// shape is the shape of a tensor of a model that tests make up.
 type shape []int64
 
-// value is element i of the tensor of the given name: different for each, exact
-// in bf16.
+// value returns element i of the made-up tensor called name. Elements of all tensors differ and are
+// exact in bf16.
 func value(name string, i int64) float32 {
 	h := uint32(7)
 	for _, c := range name {
@@ -29,7 +29,8 @@ func value(name string, i int64) float32 {
 	return math.Float32frombits((h%97+uint32(i)*13)%239<<16 | 0x3f000000)
 }
 
-// llamaConfig is a small model of the Llama family with odd sizes.
+// llamaConfig returns the config.json of a small Llama model with odd sizes. changes replace its
+// keys.
 func llamaConfig(changes map[string]any) map[string]any {
 	c := map[string]any{"architectures": []string{"LlamaForCausalLM"}, "model_type": "llama", "vocab_size": 6, "hidden_size": 32,
 		"intermediate_size": 10, "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 4,
@@ -38,7 +39,7 @@ func llamaConfig(changes map[string]any) map[string]any {
 	return c
 }
 
-// llamaTensors are the tensors llamaConfig asks for.
+// llamaTensors returns the tensors, with their shapes, that a model of llamaConfig has.
 func llamaTensors() map[string]shape {
 	out := map[string]shape{"model.embed_tokens.weight": {6, 32}, "model.norm.weight": {32}, "lm_head.weight": {6, 32}}
 	for _, b := range []string{"model.layers.0.", "model.layers.1."} {
@@ -52,14 +53,15 @@ func llamaTensors() map[string]shape {
 	return out
 }
 
-// makeModel writes a model directory: config.json, model.safetensors in fp32 and
-// other files.
+// makeModel writes a model directory and returns its path: config.json, model.safetensors in fp32,
+// and other files (name to content).
 func makeModel(t testing.TB, config map[string]any, tensors map[string]shape, files map[string]string) string {
 	t.Helper()
 	return makeModelOf(t, config, tensors, files, value)
 }
 
-// makeModelOf is makeModel with the values of f.
+// makeModelOf writes a model directory like makeModel, but with f(name, i) as element i of each
+// tensor.
 func makeModelOf(t testing.TB, config map[string]any, tensors map[string]shape, files map[string]string, f func(name string, i int64) float32) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -110,7 +112,7 @@ func openGGUF(t testing.TB, name string) *gguf.File {
 	return g
 }
 
-// tensorOf reads a tensor of the file.
+// tensorOf returns the tensor with this name in a GGUF file, and its values.
 func tensorOf(t testing.TB, f *gguf.File, name string) (gguf.Tensor, []float32) {
 	t.Helper()
 	x, ok := f.Tensor(name)
@@ -121,7 +123,8 @@ func tensorOf(t testing.TB, f *gguf.File, name string) (gguf.Tensor, []float32) 
 	return x, v
 }
 
-// wantKeys compares some keys of the file.
+// wantKeys checks that the GGUF file has these values under these keys; nil: the file must lack the
+// key.
 func wantKeys(t testing.TB, f *gguf.File, want map[string]any) {
 	t.Helper()
 	for k, w := range want {
@@ -132,7 +135,7 @@ func wantKeys(t testing.TB, f *gguf.File, want map[string]any) {
 	}
 }
 
-// listDir are the names in a directory.
+// listDir returns the names of the files in a directory.
 func listDir(t testing.TB, dir string) []string {
 	t.Helper()
 	entries := testkit.Must(os.ReadDir(dir))(t)
@@ -143,7 +146,7 @@ func listDir(t testing.TB, dir string) []string {
 	return names
 }
 
-// failing fails its file operation number at, counted from 0.
+// failing is a file system whose operation number at, counted from 0, fails with err.
 type failing struct {
 	checkpoint.FS
 	at, n int

@@ -173,6 +173,20 @@ func (p *plan) sigmoidExperts() {
 	p.add("leading_dense_block_count", uint32(s.int("first_k_dense_replace", 0)))
 }
 
+// afmoeKeys sets the keys of AFMoE. It refuses models that differ from what llama.cpp assumes: the scale of the
+// embeddings, and the layers with a sliding window.
+func (p *plan) afmoeKeys() {
+	s := p.s
+	if !s.bool("mup_enabled", false) {
+		s.fail("mup_enabled", "false, but llama.cpp's %s always multiplies embeddings by the root of hidden_size", p.family.arch)
+	}
+	if n := s.int("global_attn_every_n_layers", 4); n != 4 && s.vals["layer_types"] == nil {
+		s.fail("global_attn_every_n_layers", "%d, but llama.cpp's %s has full attention in each fourth layer and no other", n, p.family.arch)
+	}
+	p.windowInFour()
+	p.sigmoidExperts()
+}
+
 // ossKeys sets the keys of gpt-oss. It refuses models that differ from what llama.cpp assumes: the layers with a
 // sliding window, and the clamping of the gate.
 func (p *plan) ossKeys() {
@@ -214,9 +228,10 @@ func (p *plan) windowUnused() {
 	}
 }
 
-// sections returns a function that writes mrope_section, for the multimodal rotary embedding. There a token has
-// three positions: time, and row and column in an image. The three sections say how many rotary pairs of a head
-// each position rotates. In text all three positions are equal. usual is the value if the config lacks the key.
+// sections returns a function that writes mrope_section, a key of the multimodal rotary embedding.
+// In this embedding a token has three positions: time, and row and column in an image. The three
+// sections say how many rotary pairs of a head each position rotates. In text all three positions
+// are equal. usual is the value if the config lacks the key.
 func sections(usual ...int32) func(p *plan) {
 	return func(p *plan) {
 		of := append([]int32{}, usual...)
@@ -311,8 +326,9 @@ func (p *plan) exaoneWindow() {
 	p.add("attention.sliding_window_pattern", uint32(period))
 }
 
-// noBias refuses a model with biases, for architectures that have none in llama.cpp. It need not look for keys that
-// the family lacks, since package model refuses these.
+// noBias returns an error, through p.s, if the model has biases. It is called for architectures
+// that have none in llama.cpp. Keys that the family lacks need no check, since package model
+// already refuses them.
 func (p *plan) noBias() {
 	for _, key := range []string{"use_bias", "attention_bias", "mlp_bias"} {
 		if p.s.bool(key, false) {
@@ -321,7 +337,8 @@ func (p *plan) noBias() {
 	}
 }
 
-// turnsInFour checks that exactly layers 3, 7, 11, … have no rotary embedding, as llama.cpp assumes.
+// turnsInFour returns an error, through p.s, unless exactly layers 3, 7, 11, … have no rotary
+// embedding, as llama.cpp assumes.
 func (p *plan) turnsInFour() {
 	turns, _ := p.s.vals["no_rope_layers"].([]any)
 	if len(turns) == 0 && p.s.int("no_rope_layer_interval", 4) != 4 {
@@ -352,8 +369,9 @@ func (p *plan) multipliers() {
 	}
 }
 
-// turnsIfAsked writes whether Granite 4 has a rotary embedding. llama.cpp's granite reads this from
-// rope.scaling.finetuned, a key that means something else in other architectures.
+// turnsIfAsked writes whether a Granite 4 model has a rotary embedding. llama.cpp's architecture
+// granite reads this from rope.scaling.finetuned, a key that means something else in other
+// architectures.
 func (p *plan) turnsIfAsked() {
 	p.add("rope.scaling.finetuned", p.s.str("position_embedding_type") == "rope")
 }
@@ -379,8 +397,9 @@ func (p *plan) windowOrZero() {
 	}
 }
 
-// period returns n if layers n−1, 2n−1, … have full attention and no others. types is the kind of each layer. If no
-// layer has full attention, n is one more than the number of layers. Any other arrangement is reported by fail.
+// period returns n if layers n−1, 2n−1, … and no others have full attention. types is the kind of
+// each layer. If no layer has full attention, n is one more than the number of layers. Any other
+// arrangement of layers is an error of p.s.
 func (p *plan) period(types []string) int {
 	n := 0
 	for i, t := range types {

@@ -15,7 +15,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestNothingIsLeft: a failing copy removes the directory it made, whichever operation failed.
+// TestNothingIsLeft: if any file operation of a copy fails, the copy removes the directory that it
+// made.
 func TestNothingIsLeft(t *testing.T) {
 	dir := makeModel(t, llamaConfig(nil), llamaTensors(), nil)
 	parent := t.TempDir()
@@ -41,7 +42,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestStopInTensor: the user does not wait for the end of a large tensor.
+// TestStopInTensor: a cancelled export ends in the middle of a large tensor, not only after it.
 func TestStopInTensor(t *testing.T) {
 	tensors := llamaTensors()
 	tensors["vision_tower.x.weight"] = shape{3 << 20} // three pieces
@@ -86,7 +87,7 @@ func TestLeftovers(t *testing.T) {
 	for _, name := range stay {
 		testkit.NoError(t, os.WriteFile(filepath.Join(out, name), nil, 0o600))
 	}
-	for _, name := range []string{"x.gguf.tmp-2", "y.gguf.tmp-4"} { // others are at it
+	for _, name := range []string{"x.gguf.tmp-2", "y.gguf.tmp-4"} { // locked, as by other processes that write them
 		testkit.NoError(t, os.WriteFile(filepath.Join(out, name), []byte("GGUF"), 0o600))
 		unlock := testkit.Must(checkpoint.Lock(filepath.Join(out, name)))(t)
 		defer unlock()
@@ -131,7 +132,8 @@ func TestKilledCopy(t *testing.T) {
 	}
 }
 
-// TestFileUnderWay: an export does not mistake the file of a running export for a leftover.
+// TestFileUnderWay: an export does not take the unfinished file of another running export for a
+// leftover.
 func TestFileUnderWay(t *testing.T) {
 	o := Options{Format: GGUF, Model: makeModel(t, llamaConfig(nil), llamaTensors(), nil), Out: filepath.Join(t.TempDir(), "x.gguf")}
 	o.Progress = func(int64, int64) { removeLeftovers(checkpoint.OS(), o.Out) }
@@ -140,7 +142,7 @@ func TestFileUnderWay(t *testing.T) {
 	}
 }
 
-// TestCopiesDoNotMeet: a copy holds its directory while it writes.
+// TestCopiesDoNotMeet: while one copy writes into a directory, a second copy into it fails.
 func TestCopiesDoNotMeet(t *testing.T) {
 	dir, out := makeModel(t, llamaConfig(nil), llamaTensors(), nil), filepath.Join(t.TempDir(), "x")
 	var second error
@@ -153,8 +155,8 @@ func TestCopiesDoNotMeet(t *testing.T) {
 	}
 }
 
-// TestPowerCut: whenever the power is cut, a file that is replaced is the older or
-// the newer one.
+// TestPowerCut: at whatever operation the power is cut, a file that an export replaces has the
+// older or the newer content as a whole.
 func TestPowerCut(t *testing.T) {
 	dir, root := makeModel(t, llamaConfig(nil), llamaTensors(), nil), t.TempDir()
 	name := filepath.Join(root, "x.gguf")
@@ -182,7 +184,8 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// TestOwnFiles: the model's own files are not overwritten.
+// TestOwnFiles: an export never overwrites a file of the model that it reads, even with Overwrite
+// set.
 func TestOwnFiles(t *testing.T) {
 	dir := makeModel(t, llamaConfig(nil), llamaTensors(), nil)
 	o := Options{Format: GGUF, Model: dir, Out: filepath.Join(dir, "model.safetensors"), Overwrite: true}
@@ -197,7 +200,8 @@ func TestOwnFiles(t *testing.T) {
 	}
 }
 
-// TestDevices: an output that is no regular file is left alone, whatever was asked for.
+// TestDevices: an export never replaces an output that is no regular file, such as a socket, even
+// with Overwrite set.
 func TestDevices(t *testing.T) {
 	dir, out := makeModel(t, llamaConfig(nil), llamaTensors(), nil), filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", out)
@@ -216,7 +220,8 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestPointers: Git LFS pointers in place of the small files.
+// TestPointers: a Git LFS pointer in place of a tokenizer's or another small file is an error that
+// names the file.
 func TestPointers(t *testing.T) {
 	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n"
 	plain := map[string]string{"tokenizer.json": `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [], "byte_fallback": true}}`}
@@ -236,7 +241,8 @@ func TestPointers(t *testing.T) {
 	}
 }
 
-// TestLinksOut: files copied beside the weights must come from the model's own directory. GGUF copies no files.
+// TestLinksOut: a safetensors export fails if a file that it copies beside the weights is a link
+// out of the model's directory. A GGUF export copies no files, so it succeeds.
 func TestLinksOut(t *testing.T) {
 	for _, name := range []string{"config.json", "LICENSE", "tokenizer.json"} {
 		files := map[string]string{"tokenizer.json": `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [], "byte_fallback": true}}`, "LICENSE": "x"}

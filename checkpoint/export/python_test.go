@@ -15,11 +15,12 @@ import (
 	"mt/model"
 )
 
-// fixtures are models and tokenizers with what other programs make of them;
-// make.py there says how.
+// fixtures is the folder of models and tokenizers with the recorded results of other programs.
+// make.py in that folder describes them.
 const fixtures = "../../../shared/fixtures"
 
-// python is the interpreter that MT_PYTHON names, if it has the packages.
+// python returns a function that runs the interpreter that MT_PYTHON names. It skips the test if
+// the interpreter lacks one of the packages.
 func python(t *testing.T, packages ...string) func(args ...string) []byte {
 	t.Helper()
 	name := testkit.NeedPython(t, packages...)
@@ -29,7 +30,7 @@ func python(t *testing.T, packages ...string) func(args ...string) []byte {
 	}
 }
 
-// written are the recorded models that can be written as GGUF.
+// written returns the recorded models that can be written as GGUF: directories by name.
 func written(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -38,7 +39,7 @@ func written(t *testing.T) map[string]string {
 		switch {
 		case name == "qwen3moe-aux": // its routing and its dense layer have no words in llama.cpp
 		case name == "hyv3" || name == "apertus": // nor have their architectures
-		case name == "granitehybrid" || name == "nemotronh" || name == "falconh1" || strings.HasPrefix(name, "gemma4"): // mt export has no table of them
+		case name == "granitehybrid" || name == "nemotronh" || name == "falconh1" || name == "kimilinear" || strings.HasPrefix(name, "gemma4"): // mt export has no table of them
 		case name == "exaone4": // nor has a window in four layers
 		case name == "deepseekv2-groups": // nor do groups that are worth their best expert
 		case strings.HasPrefix(name, "phimoe"): // nor has a softmax over near experts
@@ -50,8 +51,8 @@ func written(t *testing.T) map[string]string {
 	return out
 }
 
-// TestPackageReads: the PyPI package gguf reads every tensor of every recorded
-// model in every type, and quantizes to the same bytes.
+// TestPackageReads: the PyPI package gguf reads every tensor of every recorded model in every type.
+// It quantizes the weights to the same bytes.
 func TestPackageReads(t *testing.T) {
 	run := python(t, "gguf", "numpy")
 	for name, dir := range written(t) {
@@ -70,10 +71,9 @@ func TestPackageReads(t *testing.T) {
 // 2, from Transformers' in fp32: sums of 64 to 176 products in another order. In
 // gemma2, gemma3 and models without a gate llama.cpp looks GELU up by a half precision argument, at 2^-11; in pythia it is
 // the one with tanh.
-var logitBound = map[string]float64{"": 1e-5, "gemma2-capped": 5e-3, "gemma3-text": 5e-3, "starcoder2": 5e-3, "pythia": 5e-3, "gpt2": 5e-3, "qwen35vl": 2e-5, "glm4moelite": 1e-4}
+var logitBound = map[string]float64{"": 1e-5, "gemma2-capped": 5e-3, "gemma3-text": 5e-3, "starcoder2": 5e-3, "pythia": 5e-3, "gpt2": 5e-3}
 
-// TestLlamaCpp: llama.cpp itself loads every recorded model and computes the
-// recorded logits of two texts.
+// TestLlamaCpp: llama.cpp loads every recorded model and computes the recorded logits of two texts.
 func TestLlamaCpp(t *testing.T) {
 	run := python(t, "xllamacpp", "llama_cpp_py_sync")
 	for name, dir := range written(t) {
@@ -86,8 +86,10 @@ func TestLlamaCpp(t *testing.T) {
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.Rope.NoTruncate = false })
 		case strings.HasPrefix(name, "qwen2vl") || strings.HasPrefix(name, "qwen25vl"): // this release of llama.cpp does not read the norms' epsilon there
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.RMSNormEps = 0 })
-		case strings.HasPrefix(name, "deepseek"): // llama.cpp has one epsilon for all norms; a note says so
+		case strings.HasPrefix(name, "deepseek") || name == "glm4moelite": // llama.cpp has one epsilon for all norms; a note says so
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.MLA.NormEps = c.RMSNormEps })
+		case name == "qwen35vl": // the recorded logits, which are computed in fp32, are 5e-6 off
+			want = altered(t, filepath.Dir(dir), func(*model.Config) {})
 		case name == "gemma2-capped": // see changed
 			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.AttnScale = 1 / math.Sqrt(float64(c.HeadDim)) })
 		}
@@ -115,7 +117,8 @@ func TestLlamaCpp(t *testing.T) {
 	}
 }
 
-// altered are the logits that a recorded case would have if its configuration were another.
+// altered returns the logits that the reference computes for a recorded case after alter has
+// changed its configuration.
 func altered(t *testing.T, dir string, alter func(*model.Config)) map[string][]float32 {
 	t.Helper()
 	f := testkit.Must(reference.LoadFixture(dir))(t)
@@ -129,9 +132,10 @@ func altered(t *testing.T, dir string, alter func(*model.Config)) map[string][]f
 	return out
 }
 
-// changed returns the model directory to export. For two cases it is a copy with other keys. llama.cpp's contexts
-// have at least 256 positions, where phi3-longrope uses the long factors but the recording has the short ones, so
-// both become the short ones. llama.cpp's gemma2 derives the scale of scores from the head size.
+// changed returns the model directory to export. For two recorded models it is a copy with other
+// keys. phi3-longrope: llama.cpp's contexts have at least 256 positions, so it uses the long
+// factors, but the recording used the short ones; the copy has the short ones for both. gemma2:
+// llama.cpp derives the scale of scores from the head size, so the copy has that scale.
 func changed(t *testing.T, name, dir string) string {
 	t.Helper()
 	change := map[string]func(config map[string]any){
@@ -164,7 +168,7 @@ func (x ids) String() string {
 	return strings.Join(out, ",")
 }
 
-// firstRows are the first two rows of a recording.
+// firstRows returns the token ids of the first two rows of a recording.
 func firstRows(t *testing.T, file string) []ids {
 	t.Helper()
 	raw := testkit.Must(os.ReadFile(file))(t)
@@ -179,7 +183,7 @@ func firstRows(t *testing.T, file string) []ids {
 	return out
 }
 
-// recorded reads all tensors of one safetensors file.
+// recorded reads all tensors of one safetensors file as fp32, by name.
 func recorded(t *testing.T, file string) map[string][]float32 {
 	t.Helper()
 	dir := t.TempDir()
@@ -200,15 +204,16 @@ func recorded(t *testing.T, file string) map[string][]float32 {
 	return out
 }
 
-// TestLlamaCppTokenizes: llama.cpp splits the recorded texts as the recorded
-// tokenizers do.
+// TestLlamaCppTokenizes: llama.cpp splits the recorded texts into the same tokens as the recorded
+// tokenizers, apart from known differences.
 func TestLlamaCppTokenizes(t *testing.T) {
 	run := python(t, "xllamacpp", "llama_cpp_py_sync")
 	dirs, err := filepath.Glob(filepath.Join(fixtures, "tokenizers", "*", "tokenizer.json"))
 	if err != nil || len(dirs) == 0 {
 		t.Skip(fixtures + "/tokenizers is not here")
 	}
-	// Notes cover what llama.cpp lacks: NFC, and rstrip of added tokens.
+	// Number of texts that llama.cpp splits differently, since it lacks NFC and rstrip of added
+	// tokens. The export's notes mention both.
 	differ := map[string]int{"qwen2": 98, "phi3": 28}
 	for _, file := range dirs {
 		name := filepath.Base(filepath.Dir(file))
@@ -233,7 +238,8 @@ func TestLlamaCppTokenizes(t *testing.T) {
 	}
 }
 
-// forTokenizer is a model with a row for each token and the tokenizer beside it.
+// forTokenizer makes a model directory with the tokenizer.json raw and with an embedding that has a
+// row for each token.
 func forTokenizer(t *testing.T, raw []byte) string {
 	t.Helper()
 	var file tokenizerFile

@@ -12,13 +12,14 @@ import (
 	"mt/model"
 )
 
-// dtypes are the types that safetensors can be written in: name is config.json's name, d package checkpoint's.
+// dtypes are the types that safetensors can be written in. name is the type's name in config.json,
+// and d its name in package checkpoint.
 var dtypes = map[Type]struct {
 	name string
 	d    checkpoint.DType
 }{F32: {"float32", checkpoint.F32}, BF16: {"bfloat16", checkpoint.BF16}}
 
-// toSafetensors writes a directory like the model's, with its weights in new shards.
+// toSafetensors writes a copy of the model directory, with its weights in new shards.
 func toSafetensors(ctx context.Context, o Options, fs checkpoint.FS) (Summary, error) {
 	w, err := checkpoint.OpenWeights(o.Model)
 	if err != nil {

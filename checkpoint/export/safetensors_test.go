@@ -65,7 +65,7 @@ func TestSafetensors(t *testing.T) {
 	}
 }
 
-// TestRoom: no output is begun that does not fit.
+// TestRoom: an export that does not fit on the disk fails before it writes anything.
 func TestRoom(t *testing.T) {
 	dir := makeModel(t, llamaConfig(nil), llamaTensors(), nil)
 	for _, f := range []Format{GGUF, Safetensors} {
@@ -80,7 +80,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestRoomByType: an output that another type would have room for is not begun.
+// TestRoomByType: the space that an export needs depends on its type. If the disk has room for a
+// smaller type only, an export in a larger type fails before it writes anything.
 func TestRoomByType(t *testing.T) {
 	dir, elems := makeModel(t, llamaConfig(nil), llamaTensors(), nil), int64(0)
 	w := testkit.Must(checkpoint.OpenWeights(dir))(t)
@@ -113,7 +114,7 @@ type full struct{ checkpoint.FS }
 
 func (full) Free(string) (int64, error) { return 100, nil }
 
-// TestSafetensorsKeepsF32: what Transformers keeps in fp32 stays in fp32 where others become bf16.
+// TestSafetensorsKeepsF32: in a bf16 export, tensors that Transformers keeps in fp32 stay fp32.
 func TestSafetensorsKeepsF32(t *testing.T) {
 	config := map[string]any{"model_type": "glm4_moe", "vocab_size": 24, "hidden_size": 32, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
 		"num_key_value_heads": 1, "head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
@@ -128,7 +129,7 @@ func TestSafetensorsKeepsF32(t *testing.T) {
 	}
 }
 
-// tensorsFor are the tensors that a model with this config.json has.
+// tensorsFor returns the tensors, with their shapes, of a model with this config.json.
 func tensorsFor(t *testing.T, config map[string]any) map[string]shape {
 	t.Helper()
 	c := testkit.Must(model.FromInline(config, "test"))(t)

@@ -33,7 +33,7 @@ type part struct {
 	i     int          // index into the parameter's Stored
 }
 
-// elems returns the number of elements.
+// elems returns the number of elements of the part.
 func (p part) elems() int64 {
 	n := int64(1)
 	for _, d := range p.shape {
@@ -51,7 +51,8 @@ type finder struct {
 	rows  map[string]part // rows inside shared tensors, by name
 }
 
-// newFinder returns a finder. It fails if w are not the weights that c describes.
+// newFinder returns a finder of tensors in w. It fails if w does not hold the weights that c
+// describes.
 func newFinder(w *checkpoint.Weights, c *model.Config) (*finder, error) {
 	if err := w.Check(c.Layouts(false)); err != nil {
 		return nil, err

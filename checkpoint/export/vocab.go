@@ -53,7 +53,7 @@ type step struct {
 	Procs []*step `json:"processors"`
 }
 
-// flat returns the steps of which s consists: the parts of a Sequence, or s itself; none if s is nil.
+// flat returns the parts of s if s is a Sequence, otherwise s itself; none if s is nil.
 func (s *step) flat() []*step {
 	if s == nil {
 		return nil
@@ -131,9 +131,10 @@ func (p *plan) vocabulary(dir string) error {
 	return p.template(dir, config)
 }
 
-// strips makes llama.cpp drop white space after added tokens if tokenizer.json does so (rstrip), and otherwise not.
-// llama.cpp drops it only if general.name contains Phi-3. Such a model must have the tokens <unk>, <s> and
-// <|endoftext|>. So strips adds Phi-3 to general.name, or breaks the name up, if necessary.
+// strips makes llama.cpp drop white space after added tokens exactly if tokenizer.json says so
+// (rstrip). llama.cpp has no key for this. It drops the space if general.name contains Phi-3; the
+// vocabulary must then have <unk>, <s> and <|endoftext|>. So strips adds Phi-3 to general.name, or
+// breaks the name up, if necessary.
 func (v *vocab) strips(p *plan) {
 	wanted, can := false, true
 	for _, a := range v.file.AddedTokens {
@@ -271,7 +272,8 @@ func (v *vocab) byteLevel(p *plan) error {
 	return nil
 }
 
-// pieces sets the keys of a SentencePiece-like vocabulary.
+// pieces sets the keys of a vocabulary like SentencePiece's, whose tokens are pieces of text with ▁
+// for spaces.
 func (v *vocab) pieces(p *plan) {
 	prefix := false
 	for _, s := range append(v.file.Normalizer.flat(), v.file.PreTokenizer.flat()...) {
@@ -308,8 +310,8 @@ func isByte(token string) bool {
 	return n == 1 && err == nil && len(token) == 6
 }
 
-// maxPiece is the longest piece in bytes that scores examines for other merges. It bounds the time for a strange
-// tokenizer; real pieces have at most some dozen bytes.
+// maxPiece is the longest token in bytes for which scores looks for other merges. It bounds the
+// time for an unusual tokenizer; real tokens have at most some dozen bytes.
 const maxPiece = 1 << 12
 
 // scores returns a score for every token, as SentencePiece has them: minus the rank of the merge that makes the
@@ -380,9 +382,9 @@ func (v *vocab) special(p *plan, config *settings) {
 		gguf.KV{Key: "tokenizer.ggml.add_eos_token", Value: v.puts(config.vals["add_eos_token"], last, ids, "eos")})
 }
 
-// puts reports whether the special token called name is added to every text. said, the key of
-// tokenizer_config.json, decides if it is true or false. Otherwise it is added if token, from the post-processor's
-// template, has the same id.
+// puts reports whether the special token called name is added to every text. If said, a value from
+// tokenizer_config.json, is true or false, it decides. Otherwise the token is added if token, from
+// the post-processor's template, has the same id.
 func (v *vocab) puts(said any, token string, ids map[string]int, name string) bool {
 	if b, ok := said.(bool); ok {
 		return b
@@ -508,8 +510,9 @@ var patterns = []pattern{
 // gpt2 is GPT-2's pattern, the last of patterns.
 var gpt2 = patterns[len(patterns)-1].regex
 
-// preTokenizer returns llama.cpp's name for the way in which the tokenizer splits text; false: llama.cpp has no
-// such name. Without merges the way does not matter, and the name is gpt-2.
+// preTokenizer returns llama.cpp's name for the way in which the tokenizer splits text; false:
+// llama.cpp has no such name. If the model has no merges, every way gives the same tokens, and the
+// name is gpt-2.
 func (t *tokenizerFile) preTokenizer() (string, bool) {
 	var regex []string
 	bytes := false

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// byteLevelJSON is a byte-level tokenizer.json of 5 tokens.
+// byteLevelJSON returns a byte-level tokenizer.json of 5 tokens with this pre-tokenizer. rest holds
+// further members.
 func byteLevelJSON(preTokenizer, rest string) string {
 	return `{"added_tokens":[{"id":3,"content":"<s>","special":true},{"id":4,"content":"<|im_end|>","special":false},{"id":9,"content":"<far>","special":true}],
 	"normalizer":null,"pre_tokenizer":` + preTokenizer + `,` + rest + `
@@ -18,7 +19,7 @@ func byteLevelJSON(preTokenizer, rest string) string {
 
 const byteLevelStep = `{"type":"ByteLevel","add_prefix_space":false,"use_regex":%v}`
 
-// split is a pre-tokenizer of the given expression.
+// split returns a pre-tokenizer that splits text at the matches of this regular expression.
 func split(t *testing.T, regex string) string {
 	return `{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":` + string(mustJSON(t, regex)) + `},"behavior":"Isolated"},` +
 		fmt.Sprintf(byteLevelStep, false) + `]}`
@@ -40,7 +41,8 @@ func TestByteLevelVocabulary(t *testing.T) {
 	}
 }
 
-// TestPreTokenizers: every known expression has its name, others none.
+// TestPreTokenizers: every known regular expression of a pre-tokenizer is written with llama.cpp's
+// name. Others are errors.
 func TestPreTokenizers(t *testing.T) {
 	pre := func(preTokenizer, model string) (string, error) {
 		file := strings.Replace(byteLevelJSON(preTokenizer, ""), `"type":"BPE",`, `"type":"BPE",`+model, 1)
@@ -67,7 +69,7 @@ func TestPreTokenizers(t *testing.T) {
 	}
 }
 
-// piecesJSON is a tokenizer.json of SentencePiece's kind.
+// piecesJSON is a tokenizer.json like SentencePiece's.
 const piecesJSON = `{"added_tokens":[{"id":0,"content":"<unk>","special":true},{"id":1,"content":"▁▁x","special":false}],
 	"normalizer":{"type":"Sequence","normalizers":[{"type":"Prepend","prepend":"▁"},{"type":"Replace","pattern":{"String":" "},"content":"▁"}]},
 	"pre_tokenizer":null,"post_processor":null,
@@ -86,13 +88,14 @@ func TestPieces(t *testing.T) {
 		"tokenizer.ggml.unknown_token_id": 0, "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.add_space_prefix": true,
 		"tokenizer.ggml.add_bos_token": true, "tokenizer.ggml.add_eos_token": true,
 		"tokenizer.chat_template": "D", "tokenizer.chat_template.tool_use": "T", "tokenizer.chat_templates": []string{"tool_use"}})
-	// "abb" is "a" and "bb" too, which no merge says.
+	// "abb" can also be made from "a" and "bb", a pair for which the tokenizer lists no merge.
 	if len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "1 pieces can be put together") {
 		t.Errorf("notes %q", s.Notes)
 	}
 }
 
-// TestTemplateFile: chat_template.jinja comes before tokenizer_config.json, and chat_template.json after it.
+// TestTemplateFile: the chat template comes from chat_template.jinja if it exists, otherwise from
+// tokenizer_config.json, otherwise from chat_template.json.
 func TestTemplateFile(t *testing.T) {
 	f, _ := exportGGUF(t, makeModel(t, llamaConfig(nil), llamaTensors(), map[string]string{"chat_template.jinja": "J",
 		"tokenizer.json": byteLevelJSON(fmt.Sprintf(byteLevelStep, true), ""), "tokenizer_config.json": `{"chat_template":"C"}`}), F16)
@@ -121,8 +124,9 @@ func TestTokenizerRefuses(t *testing.T) {
 	}
 }
 
-// TestPhiName: llama.cpp goes by the model's name where white space after added
-// tokens belongs to them.
+// TestPhiName: if added tokens include the white space after them (rstrip), the model's name in the
+// file contains Phi-3, by which llama.cpp recognises this. The vocabulary must have the tokens that
+// llama.cpp then requires.
 func TestPhiName(t *testing.T) {
 	file := strings.Replace(piecesJSON, `"special":false}`, `"special":false,"rstrip":true}`, 1)
 	for vocab, want := range map[string]bool{`"abb":6`: false, `"<s>":6,"<|endoftext|>":7`: true} {
@@ -136,7 +140,8 @@ func TestPhiName(t *testing.T) {
 	}
 }
 
-// TestRope: the keys and tables of every type, in both spellings.
+// TestRope: each rope type is written with its keys and tables, whether config.json has the keys of
+// Transformers 4 or 5.
 func TestRope(t *testing.T) {
 	run := func(changes map[string]any) map[string]any {
 		c := llamaConfig(changes)
@@ -172,18 +177,20 @@ func TestRope(t *testing.T) {
 			}
 		}
 	}
-	// Transformers 5.23's inv_freq without scaling over that with it, for head_dim 16.
+	// The expected factors are Transformers 5.23's inv_freq without scaling, divided by its
+	// inv_freq with scaling, for head_dim 16.
 	want := []float32{1, 4.5983381271362305, 8, 8, 8, 8, 8, 8}
 	p := &plan{s: &settings{vals: map[string]any{"rope_parameters": llama3}}, headDim: 16}
 	p.rope = rope{kind: "llama3", theta: 5e4, params: &settings{vals: map[string]any{"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 32}}}
 	p.ropeFreqs()
-	// Both round to fp32 a few times.
+	// Both computations round to fp32 a few times, each time by at most 6e-8 of the value.
 	if !slices.EqualFunc(p.items[0].values, want, func(a, b float32) bool { return math.Abs(float64(a-b)) <= 1e-6*float64(b) }) {
 		t.Errorf("factors %v, want %v", p.items[0].values, want)
 	}
 }
 
-// TestLongRope: phi3's tables and what its attention is multiplied with.
+// TestLongRope: Phi-3's tables of frequency divisors, and the factor of its attention, are written
+// for rope type longrope.
 func TestLongRope(t *testing.T) {
 	tensors := map[string]shape{"model.embed_tokens.weight": {6, 32}, "model.norm.weight": {32}, "lm_head.weight": {6, 32}}
 	for _, b := range []string{"model.layers.0.", "model.layers.1."} {
@@ -192,10 +199,10 @@ func TestLongRope(t *testing.T) {
 		tensors[b+"mlp.gate_up_proj.weight"], tensors[b+"mlp.down_proj.weight"] = shape{20, 32}, shape{32, 10}
 	}
 	c := llamaConfig(map[string]any{"architectures": nil, "model_type": "phi3", "original_max_position_embeddings": 16, "partial_rotary_factor": 0.5, "sliding_window": 9,
-		"rope_scaling": map[string]any{"type": "yarn", "original_max_position_embeddings": 99, "long_factor": []float64{4}, "short_factor": []float64{1.5}}}) // phi3 means longrope
+		"rope_scaling": map[string]any{"type": "yarn", "original_max_position_embeddings": 99, "long_factor": []float64{4}, "short_factor": []float64{1.5}}}) // for phi3 the type yarn means longrope
 	f, s := exportGGUF(t, makeModel(t, c, tensors, nil), F32)
 	wantKeys(t, f, map[string]any{"phi3.rope.dimension_count": 2, "phi3.rope.scaling.type": "longrope", "phi3.rope.scaling.original_context_length": 16,
-		"phi3.rope.scaling.attn_factor": float32(math.Sqrt(1.5)), "phi3.attention.sliding_window": 9}) // 1 + ln 4 / ln 16
+		"phi3.rope.scaling.attn_factor": float32(math.Sqrt(1.5)), "phi3.attention.sliding_window": 9}) // √(1 + ln(64/16) / ln 16), for a context of 64 and 16 originally
 	if _, v := tensorOf(t, f, "rope_factors_long.weight"); v[0] != 4 {
 		t.Errorf("long factors %v", v)
 	}
@@ -210,7 +217,7 @@ func TestLongRope(t *testing.T) {
 	}
 }
 
-// TestChunks: tensors larger than what is converted at a time.
+// TestChunks: tensors that are too large to be converted in one chunk are written correctly.
 func TestChunks(t *testing.T) {
 	tensors := llamaTensors()
 	for _, b := range []string{"0", "1"} { // heads of 16

@@ -63,6 +63,7 @@ func half(v float32) uint16 {
 		bits -= 112 << 23
 		return sign | uint16((bits+0xfff+bits>>13&1)>>13)
 	}
-	// Smaller numbers become multiples of 2^-24; the product is exact.
+	// A number below 2^-14 becomes a subnormal half, a multiple of 2^-24. The product with 2^24 is
+	// exact, so the result is rounded only once.
 	return sign | uint16(math.RoundToEven(float64(math.Float32frombits(bits))*(1<<24)))
 }

@@ -1,4 +1,4 @@
 package gguf
 
-// Half is half, for tests.
+// Half gives tests of package gguf_test access to half.
 var Half = half

@@ -14,13 +14,13 @@ import (
 	"mt/internal/testkit"
 )
 
-// keys are one of every kind of value.
+// keys returns keys with a value of every supported type.
 func keys() []gguf.KV {
 	return []gguf.KV{{"general.architecture", "llama"}, {"a.u32", uint32(7)}, {"a.i32", int32(-7)}, {"a.u64", uint64(1) << 40}, {"a.f32", float32(0.5)},
 		{"a.yes", true}, {"a.no", false}, {"a.strings", []string{"x", "", "é"}}, {"a.ints", []int32{1, -2}}, {"a.floats", []float32{1.5}}, {"a.none", []string{}}}
 }
 
-// build writes a file of the given values, tensor by tensor.
+// build returns a GGUF file with these keys and tensors. values has the elements of each tensor.
 func build(t testing.TB, kvs []gguf.KV, tensors []gguf.Tensor, values [][]float32) []byte {
 	t.Helper()
 	header := testkit.Must(gguf.Header(kvs, tensors))(t)
@@ -37,7 +37,8 @@ func build(t testing.TB, kvs []gguf.KV, tensors []gguf.Tensor, values [][]float3
 	return out.Bytes()
 }
 
-// sample is a file with a tensor of every type; the values are exact in each.
+// sample returns a file with a tensor of every type, the tensors and their values. The values are
+// exact in each type.
 func sample(t testing.TB) ([]byte, []gguf.Tensor, [][]float32) {
 	tensors := []gguf.Tensor{{Name: "a", Type: gguf.F32, Shape: []int64{3}}, {Name: "b", Type: gguf.F16, Shape: []int64{2, 5}},
 		{Name: "c", Type: gguf.BF16, Shape: []int64{1, 1}}, {Name: "d", Type: gguf.Q8_0, Shape: []int64{2, 1, 64}}}
@@ -47,7 +48,7 @@ func sample(t testing.TB) ([]byte, []gguf.Tensor, [][]float32) {
 		for i := range v {
 			v[i] = float32(i%128) - 63
 			if i%gguf.BlockLen == 0 {
-				v[i] = 127 // of Q8_0: the scale is 1
+				v[i] = 127 // the largest magnitude of a Q8_0 block, which gives the scale 1
 			}
 		}
 		values = append(values, v)
@@ -122,10 +123,10 @@ func TestHalves(t *testing.T) {
 		if got := gguf.Half(v); got != uint16(h) {
 			t.Fatalf("%04x is %g, which becomes %04x", h, v, got)
 		}
-		if h&0x7fff >= 0x7bff { // the greatest and infinity have no next
+		if h&0x7fff >= 0x7bff { // the largest finite half and infinity have no next finite half
 			continue
 		}
-		middle := float32((float64(v) + float64(gguf.FromHalf(uint16(h+1)))) / 2) // exact: one bit more
+		middle := float32((float64(v) + float64(gguf.FromHalf(uint16(h+1)))) / 2) // exact in fp32: it needs one bit more than a half
 		even := uint16(h + h&1)
 		toward := math.Float32frombits(math.Float32bits(middle) + 1) // away from zero
 		if gguf.Half(middle) != even || gguf.Half(toward) != uint16(h+1) {
@@ -172,8 +173,9 @@ func TestQ8(t *testing.T) {
 		if scale != gguf.Half(float32(most)/127) {
 			t.Fatalf("block %d: scale %04x of %g", b/gguf.BlockLen, scale, most)
 		}
-		// Half a step of most/127, plus 127 times half an ulp of the scale as a half: 2^-11 of the scale, or 2^-25
-		// if subnormal.
+		// Half a step of most/127 for rounding an element, plus 127 times the rounding error of the
+		// scale. The scale is stored as a half, whose error is at most half an ulp: 2^-11 of the
+		// scale, or 2^-25 if it is subnormal.
 		step := most / 127
 		bound := step/2*1.0001 + 127*max(step*math.Pow(2, -11), math.Pow(2, -25))
 		for i := b; i < b+gguf.BlockLen; i++ {
@@ -213,14 +215,14 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// dataBytes returns the size of the data section.
+// dataBytes returns the size in bytes of a file's data section.
 func dataBytes(t *testing.T, file []byte) int64 {
 	f := testkit.Must(gguf.Open(bytes.NewReader(file), int64(len(file))))(t)
 	return int64(len(file)) - f.Data
 }
 
-// lastPad is the zeros between the list of tensors and the data: the last entry
-// ends with d's offset.
+// lastPad returns the number of zeros between the list of tensors and the data. The list ends with
+// the offset of the tensor d.
 func lastPad(t *testing.T, file []byte) int {
 	f := testkit.Must(gguf.Open(bytes.NewReader(file), int64(len(file))))(t)
 	d, _ := f.Tensor("d")

@@ -18,7 +18,7 @@ const (
 	readAlignment = 32
 )
 
-// The numbers of value types in the file.
+// The numbers that stand for the types of keys' values in a file.
 const (
 	readUint32  = 4
 	readInt32   = 5

@@ -75,7 +75,7 @@ type KV struct {
 	Value any
 }
 
-// The numbers of value types in the file.
+// The numbers that stand for the types of keys' values in a file.
 const (
 	typeUint32  = 4
 	typeInt32   = 5
@@ -89,7 +89,8 @@ const (
 const (
 	magic   = "GGUF"
 	version = 3
-	// alignment of every tensor's data in bytes. This is GGUF's default, so no key states it.
+	// alignment is the alignment of every tensor's data in bytes. It is GGUF's default, so no key
+	// states it.
 	alignment = 32
 )
 

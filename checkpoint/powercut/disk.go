@@ -17,13 +17,14 @@ import (
 // Loss selects which unsynced changes a power cut loses.
 type Loss int
 
-// Losses of real file systems. NamesAndContent loses all unsynced changes. ContentAlone keeps changes of names, as on
-// XFS and on ext4 with noauto_da_alloc, which write names early. File systems without a journal may write names in
-// another order.
+// The losses that real file systems can have. NamesAndContent loses all unsynced changes.
+// ContentAlone loses unsynced content but no names, as on XFS and on ext4 with noauto_da_alloc,
+// which write names early. NamesButTheLast stands for file systems without a journal, which may
+// write names in another order than they were changed.
 const (
 	NamesAndContent Loss = iota
 	ContentAlone
-	NamesButTheLast // loses only the last unsynced change of names in each directory
+	NamesButTheLast // in each directory, loses all unsynced changes of names but the last
 )
 
 // Losses lists all values of Loss.
@@ -110,8 +111,8 @@ func (d *Disk) at(path string) *node {
 	return in.names[name]
 }
 
-// note calls change, which applies an operation to the tree of nodes, and then after. It does neither if the
-// operation failed with err.
+// note applies a successful operation: it calls change, which applies the operation to the tree of
+// nodes, and then d.after. If the operation failed with err, it only returns err.
 func (d *Disk) note(op, path string, err error, change func()) error {
 	if err != nil {
 		return err

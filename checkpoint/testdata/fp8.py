@@ -64,7 +64,7 @@ def by_channel(name, w, rows, cols):
     return {name: codes, name + "_scale": scale}, codes.float() * scale.float()
 
 
-# name: how, rows and columns of a block
+# by form: the function that quantises a weight, and the rows and columns of a block (0: no blocks)
 FORMS = {"block": (by_block, 2, 2), "edge": (by_block, 7, 5), "tensor": (by_tensor, 0, 0), "channel": (by_channel, 0, 0)}
 
 

@@ -22,10 +22,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
-# One program computes both, but blocks of its matrix products may be cut
-# otherwise on another machine: some roundings of logits below 4.
+# Transformers computes both logits, but its matrix products may add in another order
+# on another machine. The bound is some fp32 roundings of logits below 4.
 LOGITS = 1e-5
-# Two programs' fp32 sums over some ten thousand terms.
+# Relative. mt and Transformers add some ten thousand fp32 terms in different orders.
 LOSS = 1e-5
 # The character of token 0 in the tokenizer that chats use.
 FIRST = 0x4E00

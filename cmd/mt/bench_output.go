@@ -13,7 +13,7 @@ import (
 	"mt/internal/run/config"
 )
 
-// benchDevice holds the flags of a benchmark that measures a device.
+// benchDevice holds the flags of those mt bench commands that measure a device.
 type benchDevice struct {
 	on     bench.OnDevice
 	json   bool
@@ -69,7 +69,8 @@ func (b *benchDevice) check(a *app, name string) (dtypes []device.DType, err err
 	return dtypes, nil
 }
 
-// sizeFlag parses a size of at least one byte, such as 64MiB.
+// sizeFlag parses the value of a size flag, such as 64MiB, and returns the number of bytes, at
+// least 1.
 func sizeFlag(s string) (int64, error) {
 	n, err := humanize.ParseBytes(s)
 	if err != nil || n < 1 || n > 1<<62 {

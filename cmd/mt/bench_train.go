@@ -115,7 +115,8 @@ func (b *trainBench) flags(c *cobra.Command) {
 
 func shapeNames() []string { return slices.Sorted(maps.Keys(bench.TrainShapes())) }
 
-// check completes the options, or returns an error for invalid flags.
+// check completes the options of mt bench train from its flags. It returns a UsageError for invalid
+// flags.
 func (b *trainBench) check() error {
 	o := &b.options
 	shape, ok := bench.TrainShapes()[b.shape]

@@ -121,7 +121,8 @@ func (a *app) showProfile(name, file string, asJSON bool) error {
 	return nil
 }
 
-// writeRates prints a summary of the rates m. If file is not "", it also names that file, which holds all of them.
+// writeRates prints a summary of the rates m for the user. If file is not "", it also names that
+// file with all rates.
 func writeRates(w io.Writer, m *rates.Machine, file string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i := range 1 + len(m.More) {
@@ -142,7 +143,7 @@ func writeRates(w io.Writer, m *rates.Machine, file string) error {
 	return t.Flush()
 }
 
-// writeCard prints a summary of m's device and link.
+// writeCard prints the rates of m's device and link, for writeRates.
 func writeCard(w io.Writer, m *rates.Machine) {
 	fmt.Fprintf(w, "device\t%s\n", m.Device.Name)
 	for _, dtype := range []string{"bf16", "fp32"} {

@@ -21,7 +21,8 @@ import (
 // These tests check the contract with scripts around mt: files and their keys, output streams and exit codes. They use
 // the smallest possible runs.
 
-// smallRun returns the arguments of a very short run that writes to out, and creates its data file.
+// smallRun returns the output directory and the arguments of a very short mt train run, and creates
+// its data file. more are further arguments.
 func smallRun(t *testing.T, more ...string) (out string, args []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -96,7 +97,8 @@ func TestTrainLeavesWhatScriptsRead(t *testing.T) {
 	}
 }
 
-// checkMetrics checks the log of four steps, with every second step logged and one evaluation.
+// checkMetrics checks the metrics.jsonl of a run of four steps that logs every second step and
+// evaluates once.
 func checkMetrics(t *testing.T, file string) {
 	t.Helper()
 	raw := testkit.Must(os.ReadFile(file))(t)
@@ -159,7 +161,8 @@ func TestPlanLeavesNothing(t *testing.T) {
 		}
 	}
 	asJSON := must(t, append(args, "--dry_run", "--json")...)
-	// A plan describes a run whose longest row has max_seq_len tokens, but knows neither data nor disk.
+	// A plan has the same memory as the run, for rows of max_seq_len tokens. It knows neither the
+	// data nor the disk.
 	got, plan := object(t, asJSON), object(t, must(t, append([]string{"plan", "--json"}, args[1:]...)...))
 	if rows, _ := got["rows"].(float64); rows == 0 || plan["rows"] != nil {
 		t.Errorf("rows: %v, and %v in a plan", got["rows"], plan["rows"])
@@ -226,7 +229,7 @@ func TestExitCodesOfTraining(t *testing.T) {
 	}
 }
 
-// interrupter cancels a run when its output contains a text.
+// interrupter is a standard error that cancels the run when its text contains when.
 type interrupter struct {
 	bytes.Buffer
 	when   string

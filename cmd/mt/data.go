@@ -92,8 +92,8 @@ type inspection struct {
 	json        bool
 }
 
-// inspection completes in, the flags of mt data inspect, by deciding whether to use colours. It returns a UsageError
-// for an invalid flag.
+// inspection checks the flags in for mt data inspect and decides whether its output has colours. It
+// returns a UsageError for an invalid flag.
 func (a *app) inspection(in *inspection) error {
 	switch in.colour {
 	case "", "auto":
@@ -106,7 +106,8 @@ func (a *app) inspection(in *inspection) error {
 	return nil
 }
 
-// inspect prints a report on set. It returns an error if the report shows a reason not to train on set.
+// inspect prints the report of mt data inspect on set. It returns an error if the report shows a
+// reason not to train on set.
 func (a *app) inspect(in inspection, c *config.Config, set *data.Dataset, tok tokenizer.Tokenizer) error {
 	var s dataStats
 	err := set.Read(func() {
@@ -227,8 +228,8 @@ func tokenTexts(tok tokenizer.Tokenizer, ids []int32) []string {
 	return out
 }
 
-// maxPieces is more than the number of tokens that any one character takes. After so many tokens without a whole
-// character, they are shown as they are.
+// maxPieces is more than the number of tokens that any one character takes. After maxPieces tokens
+// without a whole character, tokenTexts gives up and returns their bytes as they are.
 const maxPieces = 12
 
 // cutCharacter reports whether text ends in the middle of a UTF-8 character.
@@ -292,8 +293,8 @@ func (p paint) writeSample(w io.Writer, s sample) error {
 	return err
 }
 
-// side prints the document of a preference pair in the tokens [first, end). side is chosen or rejected. Only the
-// chosen side prints the prompt, since both sides share it.
+// side prints one document of a preference pair: the tokens [first, end). side is chosen or
+// rejected. Only the chosen side prints the prompt, since both sides share it.
 func (p paint) side(b *strings.Builder, s sample, side string, first, end int) {
 	answer := first
 	for answer < end && s.Labels[answer] == data.IgnoreIndex {
@@ -441,7 +442,8 @@ func (s dataStats) WriteTable(w io.Writer) error {
 	return chart.WriteBars(w, s.lengths())
 }
 
-// documents returns the word for what the data consist of, such as documents or pairs.
+// documents returns the report's word for the items of the data: documents, or pairs for preference
+// pairs.
 func (s dataStats) documents() string {
 	if s.Kind == "pairs" {
 		return "pairs"
@@ -449,7 +451,8 @@ func (s dataStats) documents() string {
 	return "documents"
 }
 
-// chats returns the word for documents that went through a chat template, such as chats or pairs.
+// chats returns the report's word for items that went through a chat template: chats, or pairs for
+// preference pairs.
 func (s dataStats) chats() string {
 	if s.Kind == "pairs" {
 		return "pairs"

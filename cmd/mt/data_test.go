@@ -123,7 +123,8 @@ func TestProblemsAreNamedByWhatTheyAreOf(t *testing.T) {
 	}
 }
 
-// TestExamplesGoOnFromEachOther runs the examples one after the other, shortened.
+// TestExamplesGoOnFromEachOther: the example configs run one after the other, shortened, and each
+// later one starts from the model of an earlier one.
 func TestExamplesGoOnFromEachOther(t *testing.T) {
 	testkit.NotShort(t)
 	t.Chdir("../..")

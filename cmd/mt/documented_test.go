@@ -48,7 +48,9 @@ func TestDocumentedPlans(t *testing.T) {
 	}
 }
 
-// notPrinted returns the first line of want that is missing from got at its place; "": none.
+// notPrinted compares the documented output want with the actual output got. It returns the first
+// line of want that got does not have at its place; "" if there is none. A line of … in want
+// matches any lines.
 func notPrinted(got, want []string) string {
 	trim := func(line string) string { return strings.TrimRight(line, " ") }
 	anywhere := false

@@ -10,7 +10,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestEmulatorCompiles compiles the code under the tag emu. TestEmulatorBuild links and runs it.
+// TestEmulatorCompiles: the code under the build tag emu compiles. Linking and running it takes
+// longer and is left to TestEmulatorBuild.
 func TestEmulatorCompiles(t *testing.T) {
 	testkit.NotShort(t)
 	goTool, err := exec.LookPath("go")

@@ -126,8 +126,8 @@ func (f exportFlags) options() (export.Options, error) {
 	return o, nil
 }
 
-// exportLine prints the progress of an export as a single line, which it redraws. It prints nothing unless live is
-// set: the output is a terminal.
+// exportLine prints the progress of an export as a single line, which it redraws. It prints nothing
+// unless the output is a terminal (live).
 type exportLine struct {
 	w     io.Writer
 	live  bool

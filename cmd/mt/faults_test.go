@@ -34,7 +34,8 @@ func drawSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// diskFault is one run of a scene with one spoiled call.
+// diskFault is one test case of TestDiskFaults: a run of a scene (an initial state of the
+// directory) in which the fault hits one system call.
 type diskFault struct {
 	scene string
 	of    numbered
@@ -44,7 +45,8 @@ type diskFault struct {
 
 func (f diskFault) String() string { return fmt.Sprintf("%s, %s of %s", f.scene, f.fault, f.call) }
 
-// spoils are the faults, each with the calls that it applies to.
+// spoils lists the faults to inject, such as an error or a short write, each with the system calls
+// to which it can happen.
 var spoils = []struct {
 	fault ioFault
 	of    numbered
@@ -57,12 +59,13 @@ var spoils = []struct {
 	{killAfter, changingCalls},
 }
 
-// TestDiskFaults spoils the file calls of a first run with its saves, evaluations and model, of a resumed run, and of
-// a run that replaces an older model. Calls fail, are cut short, or the run is killed. Afterwards:
+// TestDiskFaults: no failing system call on files damages results. The runs are a first run with
+// its saves, evaluations and model, a resumed run, and a run that replaces an older model. In each,
+// one call fails or is cut short, or the run is killed there. Afterwards:
 //
-//   - The run has failed with a message that names the file and the error, or it is unharmed.
-//   - The existing checkpoints and models are complete.
-//   - The same command, run again, ends with the same bits as an undisturbed run.
+// - The run has failed with a message that names the file and the error, or it is unharmed.
+// - The existing checkpoints and models are complete.
+// - The same command, run again, ends with the same bits as an undisturbed run.
 func TestDiskFaults(t *testing.T) {
 	if testkit.Race {
 		t.Skip("runs are slow under the race detector, and make the same system calls without it")
@@ -103,21 +106,22 @@ func TestDiskFaults(t *testing.T) {
 // digits matches the numbers that distinguish the files of layers and steps.
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// wentWrong are faults that a run once misinterpreted. Each is always tested.
+// wentWrong are faults after which an earlier version of mt did the wrong thing. Each is always
+// tested.
 var wentWrong = []string{
 	"a resumed run, fail:EIO of newfstatat out/checkpoint-2/model.safetensors", // an older checkpoint was used
-	// The error named a file that does not exist yet, or none.
+	// After these faults the error named no file, or a file that does not exist yet.
 	"a first run, fail:EIO of newfstatat out",
 	"a first run, fail:EIO of statfs .",
-	// A finished run was mistaken for an unfinished one.
+	// After these faults the run took a finished run for an unfinished one.
 	"a run over an old model, fail:EIO of read out/trainer_state.json",
 	"a run over an old model, fail:EIO of pread64 out/model.safetensors",
 	"a run over an old model, fail:EIO of read out/checkpoint-2/trainer_state.json",
 }
 
-// choose draws n of the faults; 0: all. It first takes one call of each fault in wentWrong, or each call if n is at
-// least 100. Then it takes equally many of the others for each kind of call on each kind of file, as far as there are
-// enough.
+// choose draws n of the faults for a test run; n = 0: all. It first takes one call of each fault in
+// wentWrong, or every call of it if n is at least 100. The rest is divided equally among the kinds
+// of calls on each kind of file, as far as there are enough.
 func choose(all []diskFault, n int, seed uint64) []diskFault {
 	if n <= 0 || n >= len(all) {
 		return all
@@ -148,7 +152,8 @@ func choose(all []diskFault, n int, seed uint64) []diskFault {
 	return out
 }
 
-// suffer makes one fault in its own directory and checks for all possible damage.
+// suffer runs one test case in a directory of its own: it injects the fault, checks for damage, and
+// then repeats the command without a fault.
 func (lab *lab) suffer(t *testing.T, f diskFault) {
 	t.Helper()
 	dir := lab.prepared(t, f.scene)
@@ -180,7 +185,8 @@ func (lab *lab) suffer(t *testing.T, f diskFault) {
 	}
 }
 
-// seenFrom returns calls with file names relative to dir.
+// seenFrom returns calls with their file names relative to dir, so that runs in different
+// directories are comparable.
 func seenFrom(dir string, calls []ioCall) []ioCall {
 	for i := range calls {
 		for _, path := range []*string{&calls[i].Path, &calls[i].Path2} {
@@ -198,7 +204,8 @@ func end(text string) string {
 	return strings.Join(lines[max(0, len(lines)-4):], "")
 }
 
-// verdict returns the problems with the end of a spoiled run.
+// verdict returns the problems with the end of a run with an injected fault. Examples are a stack
+// trace, or an error that does not name the file.
 func (lab *lab) verdict(f diskFault, got *tracedResult) (problems []string) {
 	if strings.Contains(got.Stderr, "goroutine ") || strings.Contains(got.Stderr, "internal error") || strings.Contains(got.Stderr, "panic") {
 		problems = append(problems, "it shows a trace")
@@ -225,12 +232,13 @@ func (lab *lab) verdict(f diskFault, got *tracedResult) (problems []string) {
 	return problems
 }
 
-// lacksPicture reports whether a finished run says that it could not draw its losses. The next run draws them.
+// lacksPicture reports whether a finished run says that it could not draw its loss curve. The next
+// run then draws it, so a missing loss.svg is no damage.
 func lacksPicture(got *tracedResult) bool {
 	return got.Code == exitDone && strings.Contains(got.Stderr, "note: out/loss.svg is not drawn: ")
 }
 
-// names reports whether a message names a file of a call.
+// names reports whether message contains the name of a file on which the system call c works.
 func names(message string, c ioCall) bool {
 	for _, path := range []string{strings.TrimSuffix(c.Path, " (deleted)"), c.Path2} {
 		if path != "" && strings.Contains(message, filepath.Base(path)) {
@@ -240,8 +248,9 @@ func names(message string, c ioCall) bool {
 	return false
 }
 
-// TestStateFaults is TestDiskFaults for the file with on-disk states. The pool engine makes the calls, since a tracer
-// does not see io_uring transfers. host/extents tests the faults of io_uring.
+// TestStateFaults is TestDiskFaults for the file that keeps optimizer states on disk. Reads and
+// writes go through pread and pwrite (engine pool), because a tracer does not see io_uring's.
+// host/extents tests the faults of io_uring.
 func TestStateFaults(t *testing.T) {
 	if testkit.Race {
 		t.Skip("runs are slow under the race detector, and make the same system calls without it")

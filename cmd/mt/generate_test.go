@@ -14,8 +14,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// newTalker returns the output_dir of a run whose model has learnt to translate numbers to German, and to repeat
-// itself when asked "again". end is the chat template's end of a turn.
+// newTalker trains a model and returns the run's output_dir. The model has learnt to translate
+// numbers to German, and to repeat itself when asked "again". end is the chat template's end of a
+// turn.
 func newTalker(t *testing.T, end string) (out string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -117,8 +118,8 @@ func TestChat(t *testing.T) {
 	checkNewest(t, out)
 }
 
-// checkLogitKeys checks answers under keys of generation_config.json and the flags that override them. The model's
-// unconstrained answer is "eins".
+// checkLogitKeys checks how keys of generation_config.json, and the flags that override them,
+// change an answer. Without them the model of newTalker answers "eins".
 func checkLogitKeys(t *testing.T, out string) {
 	t.Helper()
 	name := filepath.Join(out, "generation_config.json")
@@ -167,7 +168,8 @@ func TestChatStopsAtTheTemplatesEnd(t *testing.T) {
 	}
 }
 
-// checkNewest checks which checkpoint acts as the model of an interrupted run.
+// checkNewest checks which model commands use if a run has no final model. generate, eval and
+// export use the newest checkpoint. mt train instead names this checkpoint in an error.
 func checkNewest(t *testing.T, out string) {
 	t.Helper()
 	for _, name := range []string{"config.json", "model.safetensors"} {
@@ -223,8 +225,8 @@ func (c cancelAt) Write(b []byte) (int, error) {
 	return c.w.Write(b)
 }
 
-// TestTerminalTakesTurnsBack: on a terminal a turn that cannot be answered is reported and dropped, and the
-// conversation continues.
+// TestTerminalTakesTurnsBack: at a terminal, a turn that is too long to be answered is reported and
+// dropped, and the conversation continues.
 func TestTerminalTakesTurnsBack(t *testing.T) {
 	out, args := smallRun(t, "--max-steps", "1", "--report-to", "none")
 	must(t, args...)

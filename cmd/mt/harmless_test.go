@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// harmless reports whether a run may continue and succeed when the call fails. The damage check runs in any case.
+// harmless reports whether a run may continue and succeed although the fault's system call fails.
+// For other calls it must fail. TestDiskFaults checks for damage in both cases.
 func harmless(f diskFault) bool {
 	c := f.call
 	switch c.Name {
@@ -32,12 +33,13 @@ func harmless(f diskFault) bool {
 // oldCheckpoint matches the directories of existing checkpoints, which a run reads only for their sizes.
 var oldCheckpoint = regexp.MustCompile(`^out/checkpoint-[12](/optimizer)?$`)
 
-// savedState matches the states of checkpoints. Before a run removes checkpoints, it reads the state of the newest
-// one.
+// savedState matches the state files of checkpoints. A run reads the newest one before it removes
+// checkpoints.
 var savedState = regexp.MustCompile(`^out/checkpoint-[123]/trainer_state\.json$`)
 
-// looksOnly are calls that read no content and change nothing. A run may tolerate their failure: opening a file shows
-// whether it exists, a file system may lack locks, and a closed file has been read or is on disk.
+// looksOnly lists the system calls that read no content and change nothing. A run may tolerate
+// their failure: opening a file shows whether it exists, a file system may lack locks, and a closed
+// file has been read or is on disk.
 var looksOnly = map[string]bool{"close": true, "flock": true, "fstat": true, "getdents64": true, "lseek": true, "newfstatat": true, "fstatfs": true,
 	"fadvise64": true, "sync_file_range": true}
 

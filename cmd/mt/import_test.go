@@ -57,8 +57,8 @@ func TestImportOfAContradiction(t *testing.T) {
 	}
 }
 
-// TestImportPlans: a valid config that cannot be planned with its model is reported as such. Undetermined settings are
-// printed.
+// TestImportPlans: a converted config that is valid but cannot be planned with its model gives a
+// warning. Settings that the other tool's config leaves open are printed.
 func TestImportPlans(t *testing.T) {
 	theirs := filepath.Join(t.TempDir(), "theirs.yaml")
 	model := testkit.Must(filepath.Abs("../../internal/run/testdata/recordings/llama-clipped/model"))(t)

@@ -151,14 +151,14 @@ func writeNew(name string, text []byte, force bool) error {
 	return errors.Join(err, f.Close())
 }
 
-// interview is the state of mt init.
+// interview is the state of mt init while it asks its questions.
 type interview struct {
 	given config.Args    // the flags given, and the answers in the form of flags
 	cfg   *config.Config // the config that results from given
 	model *open.Model    // model of cfg, known after the first question
 }
 
-// question is a question of mt init.
+// question is one question of mt init, with the keys to which the answer belongs.
 type question struct {
 	keys   []string                                // skip the question if one of these keys was given
 	text   string                                  // the question
@@ -296,8 +296,8 @@ func (a *app) interview(ctx context.Context, given config.Args) (*interview, err
 	return in, nil
 }
 
-// settle settles one question by a flag, by the user's answer or by the default. It repeats the question until the
-// answer is valid.
+// settle gets the answer to one question from a flag, from the user or from the default. It repeats
+// the question until the answer is valid.
 func (a *app) settle(ctx context.Context, in *interview, q question, lines <-chan string) error {
 	for _, key := range q.keys {
 		if in.cfg.Given(key) {

@@ -14,7 +14,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// asked runs mt init on a terminal with the typed lines.
+// asked runs mt init with typed as what the user types at the terminal.
 func asked(ctx context.Context, typed string, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	a := &app{stdin: strings.NewReader(typed), stdout: &out, stderr: &errs, asks: true}
@@ -22,7 +22,8 @@ func asked(ctx context.Context, typed string, args ...string) (code int, stdout,
 	return code, out.String(), errs.String()
 }
 
-// inFolder changes to a new folder with text.txt and chats.jsonl.
+// inFolder creates a folder with the data sets text.txt and chats.jsonl, and makes it the current
+// one.
 func inFolder(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -159,7 +160,7 @@ func TestInitRefuses(t *testing.T) {
 	}
 }
 
-// blocked returns a pipe end to which nobody writes.
+// blocked returns a standard input from which nothing ever comes, and a function that closes it.
 func blocked(t *testing.T) (*os.File, func()) {
 	t.Helper()
 	r, w, err := os.Pipe()

@@ -14,9 +14,10 @@ import (
 
 var killCount = flag.Int("kills", 0, "how often TestRandomKills kills (tools/kills.sh); 0 for some")
 
-// TestRandomKills kills (-9) a run and its resumed runs repeatedly, until one is left to complete. It must end with
-// the same bits as an undisturbed run. A kill happens at a randomly drawn call: before it, in the middle of its bytes
-// or after it. The disk changes at no other moment.
+// TestRandomKills: a run and its resumed runs are killed by SIGKILL repeatedly, until one is left
+// to complete. It ends with the same bits as an undisturbed run. Each kill happens at a drawn
+// system call: before it, after part of its bytes, or after it. The disk changes at no other
+// moment, so these are all cases.
 func TestRandomKills(t *testing.T) {
 	if testkit.Race {
 		t.Skip("runs are slow under the race detector, and make the same system calls without it")
@@ -67,7 +68,8 @@ param_dir: states
 host_memory: 100803648
 `
 
-// onDisks configures a lab whose runs keep data on disks.
+// onDisks lists the ways in which runs of a lab keep data on disks. Each function sets up a lab for
+// one of them.
 var onDisks = map[string]func(*lab){
 	"with states on disks":                 func(lab *lab) { lab.keepOnDisks(2, statesOnDisks, "state") },
 	"with states on disks that are copied": func(lab *lab) { lab.keepOnDisks(2, statesOnDisks+"optimizer_zstd: true\n", "state") },
@@ -75,7 +77,8 @@ var onDisks = map[string]func(*lab){
 	"with weights on disks":                func(lab *lab) { lab.keepOnDisks(6, weightsOnDisks, "state", "grads", "params") },
 }
 
-// keepOnDisks sets the number of blocks, and keys with which the runs have such files.
+// keepOnDisks gives the lab's runs the number of blocks and the keys with which they have state
+// files of the kinds in files: state, grads or params.
 func (lab *lab) keepOnDisks(blocks int, keys string, files ...string) {
 	lab.config = strings.Replace(lab.config, "num_hidden_layers: 2", fmt.Sprintf("num_hidden_layers: %d", blocks), 1) + keys
 	lab.onDisks = files
@@ -86,7 +89,7 @@ func isLink(c ioCall) bool {
 	return c.Name == "linkat" && strings.HasPrefix(c.Path, "states/") && strings.Contains(c.Path2, "/optimizer/layer-")
 }
 
-// kills kills runs count times, at calls drawn with seed.
+// kills runs the lab's command count times and kills each run at a call that is drawn with seed.
 func (lab *lab) kills(t *testing.T, count int, seed uint64) {
 	const scene = firstRun
 	lab.undisturbed(t, scene)

@@ -19,7 +19,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// diskConfig is a model of a few thousand parameters, trained for three steps.
+// diskConfig is the config of the runs whose disks fail: a model of a few thousand parameters,
+// trained for three steps.
 const diskConfig = `model:
   hidden_size: 16
   intermediate_size: 24
@@ -50,14 +51,16 @@ const firstRun = "a first run"
 // overOld is the scene with an old model to replace.
 const overOld = "a run over an old model"
 
-// diskScenes are the initial states of runs, made by runs with other flags.
+// diskScenes are the initial states of the directory in which the tested run starts, by name. A run
+// of mt with these further flags makes the state.
 var diskScenes = map[string][]string{
 	firstRun:        nil,
 	"a resumed run": {"--max-steps", "2"}, // without its model, like an interrupted run
 	overOld:         {"--max-steps", "2"},
 }
 
-// lab runs mt under the tracer, in directories that look alike, so that the results must be identical.
+// lab repeats the same mt train run under the tracer, each time in a directory with the same
+// content, so results must be identical.
 type lab struct {
 	*tracer
 	root   string
@@ -68,7 +71,7 @@ type lab struct {
 	args   []string
 	env    []string
 	traces map[string][]ioCall // by scene and numbering
-	// onDisks are the kinds of on-disk files that the runs have.
+	// onDisks lists the kinds of state files that the runs keep on disk: state, grads or params.
 	onDisks []string
 }
 
@@ -95,14 +98,16 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
-// run is `mt train run.yaml` in dir.
+// run runs `mt train run.yaml` in dir under the tracer. The tracer injects the fault f at call
+// number n among the calls that of selects.
 func (lab *lab) run(t *testing.T, dir string, of numbered, f ioFault, n int, more ...string) *tracedResult {
 	t.Helper()
 	// With one thread at a time, two runs make nearly the same calls.
 	return lab.Do(t, tracedRun{Dir: dir, Args: slices.Concat(lab.args, more), Env: slices.Concat(lab.env, []string{asCommand + "=1", "GOMAXPROCS=1"}), Of: of, Fault: f, N: n})
 }
 
-// undisturbed prepares the initial state of a scene and records the result of an undisturbed run.
+// undisturbed prepares the initial state of a scene. It also records the files that a run without
+// faults leaves from there.
 func (lab *lab) undisturbed(t *testing.T, scene string) {
 	t.Helper()
 	dir := testkit.Must(os.MkdirTemp(lab.root, "before-*"))(t)
@@ -147,7 +152,8 @@ func (lab *lab) prepared(t *testing.T, scene string) string {
 	return dir
 }
 
-// trace returns the calls of an undisturbed run. It makes the run once per scene and numbering.
+// trace returns the system calls of a run of the scene without faults, numbered as of selects. Each
+// combination runs only once.
 func (lab *lab) trace(t *testing.T, scene string, of numbered) []ioCall {
 	t.Helper()
 	key := scene + ", " + string(of)
@@ -164,8 +170,8 @@ func (lab *lab) trace(t *testing.T, scene string, of numbered) []ioCall {
 	return lab.traces[key]
 }
 
-// damage returns the damage that a spoiled run did to results: a checkpoint that does not verify, or a model that is
-// neither the old nor the new one.
+// damage returns the damage to results after a run with a fault. It is a checkpoint that does not
+// verify, or a model that is neither the old one nor the new one.
 func (lab *lab) damage(scene, dir string) (problems []string) {
 	found, _ := filepath.Glob(filepath.Join(dir, "out", "checkpoint-*[0-9]"))
 	for _, name := range found {
@@ -215,7 +221,7 @@ func tree(t *testing.T, dir string) map[string]string {
 // cacheName matches the start of a token cache's name, which depends on the path of the data.
 var cacheName = regexp.MustCompile(`^cache/[0-9a-f]{32}`)
 
-// timed are the keys in metrics.jsonl that differ between identical runs.
+// timed matches the keys in metrics.jsonl whose values differ between identical runs.
 var timed = regexp.MustCompile(`^(timed_steps|tok_per_s|tflops|tflops_executed|mfu|step_s|eta_s|host_bytes|device_bytes|memory|h2d_gbps|d2h_gbps|peer_gbps|network_gbps|disk_read_gbps|disk_write_gbps|disk_read_bytes|disk_write_bytes|disk_hidden|disk_steps_per_pb|stall_s|compute_s)$`)
 
 // timeless returns metrics.jsonl without the keys of timed. Lines that are not JSON stay.

@@ -21,8 +21,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestMain hides a GPU of this machine, so that device: auto is the CPU. With asCommand set, the test binary acts as
-// mt. The runs are so small that garbage collection and machine measurements would dominate, so both are reduced.
+// TestMain hides the GPUs of this machine, so that device: auto is the CPU. With the environment
+// variable asCommand set, the test binary acts as mt. The runs are so small that garbage collection
+// and measurements of the machine would take most of the time, so both are reduced.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
 	machine.CPURateSize, passingCopy, passingFile = 64, 1<<20, 1<<20
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// mt runs a command line.
+// mt runs a command line in this process and returns its exit code and output.
 func mt(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -369,7 +370,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// brokenReader simulates a broken invariant.
+// brokenReader is a standard input that panics when it is read, like a broken invariant.
 type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { panic("broken on purpose") }

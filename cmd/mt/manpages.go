@@ -64,7 +64,8 @@ func writeManPage(c *cobra.Command, source string) []byte {
 
 func manSection(b *bytes.Buffer, name string) { fmt.Fprintf(b, ".SH %s\n", name) }
 
-// manProse appends text to the page b. Paragraphs are separated by empty lines. Indented lines keep their line ends.
+// manProse appends text to the page b as troff. Empty lines separate paragraphs. Indented lines
+// keep their line ends.
 func manProse(b *bytes.Buffer, text string) {
 	kept := false
 	for line := range strings.Lines(text) {
@@ -84,7 +85,7 @@ func manProse(b *bytes.Buffer, text string) {
 	}
 }
 
-// manOptions appends the visible flags.
+// manOptions appends the section OPTIONS with the visible flags to the page b.
 func manOptions(b *bytes.Buffer, flags *pflag.FlagSet) {
 	if !flags.HasAvailableFlags() {
 		return

@@ -20,7 +20,7 @@ import (
 // rankConfig is diskConfig for runs of several ranks, with state that must be gathered on rank 0.
 const rankConfig = diskConfig + "compute_dtype: bf16\nsave_dtype: fp32\n"
 
-// rankScene is a folder with a configuration and its data.
+// rankScene creates a folder with a config file and its data, and returns its path.
 func rankScene(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,7 +52,8 @@ func startRanksBy(t *testing.T, dir string, n int, script string, more ...string
 	return testkit.StartRanks(t, dir, n, []string{asCommand + "=1"}, "sh", args...)
 }
 
-// trained returns the results of a run that do not depend on time or on the number of restarts.
+// trained returns the files of a run, without parts that depend on time or on the number of
+// restarts.
 func trained(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := tree(t, filepath.Join(dir, "out"))
@@ -113,7 +114,7 @@ func TestTrainOnRanks(t *testing.T) {
 	}
 }
 
-// TestQuickstartOnRanks: the quickstart, shortened, on two and on three ranks.
+// TestQuickstartOnRanks: the quickstart example, shortened, trains on two and on three ranks.
 func TestQuickstartOnRanks(t *testing.T) {
 	testkit.LongOnly(t) // TestTrainOnRanks trains on ranks by default
 	program := testkit.Must(os.Executable())(t)
@@ -254,7 +255,8 @@ func TestRankKills(t *testing.T) {
 	}
 }
 
-// killOne starts the ranks and kills one of them after a while, if it still runs.
+// killOne starts n ranks and kills one of them, number which, after the given time if it still
+// runs. It waits until all have ended.
 func killOne(t *testing.T, dir string, n int, script string, after time.Duration, which int, more []string) (killed bool, r testkit.RanksResult) {
 	t.Helper()
 	old := testkit.Must(filepath.Glob(filepath.Join(dir, "pid.*")))(t)

@@ -19,7 +19,7 @@ import (
 // since a launcher that sees a failure may kill rank 0 before it has printed the message.
 type otherRank struct{}
 
-// Error implements error.
+// Error implements error. The text is never printed.
 func (otherRank) Error() string { return "rank 0 says what is wrong" }
 
 // launched returns the rank of this process and the number of ranks, as the launcher has set them. If a launcher

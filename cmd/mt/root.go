@@ -151,7 +151,7 @@ func complete(c *cobra.Command) {
 	}
 }
 
-// execute runs a command line.
+// execute parses a command line and runs the command.
 func (a *app) execute(ctx context.Context, args []string) error {
 	root := a.root()
 	c, _, err := root.Find(args)
@@ -174,7 +174,7 @@ func keyHelp(text string, all bool) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// tabled is a report that can print itself as a table.
+// tabled is a report of a command that can print itself as a table.
 type tabled interface{ WriteTable(w io.Writer) error }
 
 // report prints r as a table, or as JSON.

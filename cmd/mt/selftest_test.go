@@ -23,8 +23,8 @@ func readReport(t *testing.T, file string) (r doctor.SelfTestReport) {
 	return r
 }
 
-// TestSelfTest: a part of the self test gives the same report in a child process and in this process, printed and in a
-// file. A missing device is reported once.
+// TestSelfTest: a chosen part of the self test gives the same report in a child process and in this
+// one, and in a file as on standard output. A missing device is reported once.
 func TestSelfTest(t *testing.T) {
 	t.Setenv(asCommand, "1")
 	var names [2]string

@@ -57,8 +57,8 @@ func TestImpatience(t *testing.T) {
 	}
 }
 
-// TestAskedInTheMiddleOfAWord: a reader that does not read the output keeps a run neither from ending nor from
-// stopping at once.
+// TestAskedInTheMiddleOfAWord: if nobody reads mt's output, a write of it blocks. Even then a first
+// signal stops the run, and a later one ends mt at once.
 func TestAskedInTheMiddleOfAWord(t *testing.T) {
 	r, w := io.Pipe() // a write blocks until it is read
 	signals := make(chan os.Signal, 2)
@@ -75,8 +75,8 @@ func TestAskedInTheMiddleOfAWord(t *testing.T) {
 	<-done
 }
 
-// TestAskedWhileTheGPUHangs: after a signal mt does not wait for hanging work, whether the hang is known at the signal
-// or later. Without a signal hanging work has no effect.
+// TestAskedWhileTheGPUHangs: after a stop signal mt exits without waiting for hanging GPU work,
+// whether the hang is found before or after the signal. Without a signal a hang does not end mt.
 func TestAskedWhileTheGPUHangs(t *testing.T) {
 	for _, after := range []int{0, 2} { // ticks after which the work is known to hang
 		signals, look := make(chan os.Signal, 1), make(chan time.Time, 9)
@@ -107,14 +107,14 @@ func TestAskedWhileTheGPUHangs(t *testing.T) {
 	}
 }
 
-// command is mt as a process, with both outputs in one pipe.
+// command is mt as a child process, with both of its outputs in one pipe.
 type command struct {
 	*exec.Cmd
 	out  *os.File
 	said []string
 }
 
-// begin starts mt, prefixed by front, such as nohup.
+// begin starts mt as a child process. front is a command to run it under, such as nohup; nil: none.
 func begin(t *testing.T, front []string, args ...string) *command {
 	t.Helper()
 	words := append(append(front, os.Args[0]), args...)
@@ -129,7 +129,7 @@ func begin(t *testing.T, front []string, args ...string) *command {
 	return c
 }
 
-// until reads what mt says up to a line that contains text.
+// until reads the output of mt until a line contains text.
 func (c *command) until(t *testing.T, text string) {
 	t.Helper()
 	lines := bufio.NewScanner(c.out)
@@ -142,7 +142,8 @@ func (c *command) until(t *testing.T, text string) {
 	t.Fatalf("mt never said %q, but\n%s", text, strings.Join(c.said, "\n"))
 }
 
-// signal sends s and returns the exit code; -1: a signal ended the process.
+// signal sends signals to mt, waits until it ends, and returns the exit code; -1: a signal has
+// ended it.
 func (c *command) signal(t *testing.T, s ...os.Signal) int {
 	t.Helper()
 	for _, s := range s {

@@ -103,7 +103,7 @@ func TestTee(t *testing.T) {
 	}
 }
 
-// TestHead: a reader that stops reading does not end a run.
+// TestHead: a run continues if the program that reads its output, such as head, exits.
 func TestHead(t *testing.T) {
 	testkit.NotShort(t)
 	out, args := smallRun(t, "--max-steps", "30", "--logging-steps", "1")

@@ -19,7 +19,8 @@ func TestTransformersAddsTokens(t *testing.T) {
 	testkit.RunPython(t, python, "../../data/tokenizer/testdata/extend.py", os.Args[0])
 }
 
-// TestAddedTokens checks a model with added tokens in exported files, and the data that training with them would read.
+// TestAddedTokens: a model with added tokens is exported with them, and mt data inspect shows the
+// data with their ids.
 func TestAddedTokens(t *testing.T) {
 	testkit.NotShort(t)
 	base, dir := tinyModel(t), t.TempDir()

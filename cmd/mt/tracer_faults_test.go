@@ -12,11 +12,12 @@ import (
 	"mt/internal/testkit"
 )
 
-// tracedScript creates a file of ten bytes, renames it and reads it. cat reads it in its own process, which stands for
-// a program's threads.
+// tracedScript is a shell script to trace. It creates a file of ten bytes, renames it and reads it.
+// cat reads it in another process, which stands for another thread of a program.
 const tracedScript = "printf 0123456789 >new; mv new file; cat file"
 
-// TestTracerSpoils tries every fault at every call of a script and checks its effect on the files.
+// TestTracerSpoils: each fault at each system call of a script has the expected effect on the
+// files.
 func TestTracerSpoils(t *testing.T) {
 	testkit.NotShort(t)
 	tr := newTracer(t)
@@ -79,7 +80,7 @@ func TestTracerSpoils(t *testing.T) {
 	}
 }
 
-// filesIn returns the files of a directory.
+// filesIn returns the names and contents of the files in a directory, as one text.
 func filesIn(t *testing.T, dir string) string {
 	t.Helper()
 	entries := testkit.Must(os.ReadDir(dir))(t)
@@ -112,8 +113,9 @@ func TestTracerSeesAllThreads(t *testing.T) {
 	}
 }
 
-// TestTracerSkipsSyncs: a sync, numbered or not, succeeds without being made, and fails if it is spoiled. The kernel
-// refuses to sync a named pipe, so a successful sync of one was not made.
+// TestTracerSkipsSyncs: under the tracer a sync succeeds without being made, or fails if a fault
+// hits it. The test syncs a named pipe, which the kernel refuses, so a successful sync was not
+// made.
 func TestTracerSkipsSyncs(t *testing.T) {
 	testkit.NotShort(t)
 	tr, dir := newTracer(t), t.TempDir()

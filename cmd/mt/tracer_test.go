@@ -19,7 +19,7 @@ const (
 	tracerForbidden = 126
 )
 
-// numbered selects the calls to number.
+// numbered selects the system calls that the tracer numbers, for its flag --of.
 type numbered string
 
 const (
@@ -29,7 +29,7 @@ const (
 	noCalls       numbered = "nothing" // none
 )
 
-// ioFault is the fault of a call.
+// ioFault is a fault that the tracer injects into one system call.
 type ioFault string
 
 const (
@@ -42,7 +42,7 @@ const (
 	killAfter  ioFault = "kill-after"       // SIGKILL after the call
 )
 
-// args returns the tracer's arguments for a fault at call n.
+// args returns the tracer's flags for injecting the fault f at call number n.
 func (f ioFault) args(n int) []string {
 	if f == noFault {
 		return nil
@@ -54,7 +54,7 @@ func (f ioFault) args(n int) []string {
 	return []string{"--" + option, strconv.Itoa(n) + errno}
 }
 
-// ioCall is a numbered system call.
+// ioCall is a system call of a traced run that the tracer has numbered.
 type ioCall struct {
 	N           int    // from 1
 	Name        string // such as pwrite64
@@ -67,10 +67,10 @@ func (c ioCall) String() string {
 	return strings.TrimRight(fmt.Sprintf("call %d, %s %s %s", c.N, c.Name, c.Path, c.Path2), " ")
 }
 
-// tracer runs commands under tools/faultio. This C program numbers the system calls of all threads and spoils one of
-// them, like a failing disk, a full disk or a kill. Numbered are the calls in the table of calls.h on paths below the
-// directory, by any thread and library. Syncs succeed without being made: a fault ends a process, and the next process
-// sees all its writes. The tracer is compiled if there is a compiler.
+// tracer runs commands under tools/faultio, a C program that tests compile. It numbers the system
+// calls of all threads on paths below the working directory, for the calls in the table of calls.h.
+// It injects a fault into one of them, like a failing disk, a full disk or a kill. Syncs succeed
+// without being made: a fault ends only a process, and the next process sees all its writes.
 type tracer struct{ program string }
 
 // newTracer compiles the tracer. It skips the test if compiling or tracing is not possible.
@@ -128,7 +128,8 @@ type tracedResult struct {
 	Calls  []ioCall
 }
 
-// Spoiled returns the first call that the fault changed; nil: the command made too few calls.
+// Spoiled returns the first call that the injected fault has changed; nil: the command made too few
+// calls.
 func (r *tracedResult) Spoiled() *ioCall {
 	for i := range r.Calls {
 		if r.Calls[i].Spoiled {

@@ -133,7 +133,8 @@ func (o *tuneFlags) check(cfg *config.Config) (err error) {
 	return nil
 }
 
-// keep writes the results of a completed tuning, as far as the flags ask for it.
+// keep writes the results of a completed tuning: pictures (--svg) and settings in the config file
+// (--write).
 func (o *tuneFlags) keep(r *tune.Result) error {
 	if o.svg != "" {
 		for _, c := range r.Curves {

@@ -21,8 +21,8 @@ func cpuRates(t *testing.T) string {
 	return file
 }
 
-// TestTune makes a small tuning with output as a table, curves and pictures, or JSON. The config file changes only on
-// request and only if something is faster.
+// TestTune: mt tune prints a table with curves and writes pictures, or prints JSON. It changes the
+// config file only on request and only if another plan is faster.
 func TestTune(t *testing.T) {
 	testkit.NotShort(t)
 	dir := t.TempDir()

@@ -6,7 +6,7 @@ import (
 	"mt/cudart"
 )
 
-// Signatures, attributes and structures follow cublasLt.h.
+// The signatures, attributes and structures in this file follow cublasLt.h.
 
 // Element types (cudaDataType).
 const (
@@ -25,13 +25,13 @@ const (
 	epilogueBias    = 4
 )
 
-// blasVersion is the result of cublasLtGetVersion.
+// blasVersion is the version that the emulated library returns from cublasLtGetVersion: 12.8.4.
 const blasVersion = 120804
 
 // blasHandle is the object behind a cublasLtHandle_t.
 type blasHandle struct{ gpu *gpu }
 
-// desc is a cublasLtMatmulDesc_t.
+// desc is the object behind a cublasLtMatmulDesc_t: the operation of a product.
 type desc struct {
 	compute, scale  int32
 	pointerMode     int32
@@ -45,14 +45,16 @@ type desc struct {
 	biasBatchStride int64
 }
 
-// layout is a cublasLtMatrixLayout_t: one matrix, column-major.
+// layout is the object behind a cublasLtMatrixLayout_t: the memory layout of one column-major
+// matrix.
 type layout struct {
 	dtype      int32
 	rows, cols uint64
 	ld         int64
 }
 
-// preference is a cublasLtMatmulPreference_t.
+// preference is the object behind a cublasLtMatmulPreference_t: limits for the algorithms that the
+// library may propose.
 type preference struct {
 	search       int32
 	maxWorkspace uint64
@@ -72,7 +74,8 @@ func blasSymbols() []symbol {
 	return list
 }
 
-// create registers v as an object of kind k and writes its new handle to out. It returns a status code for C.
+// create registers v as an object of kind k and writes the new handle to out. It returns a status
+// code for C.
 func create(d *Driver, out *uint64, k kind, v any) int32 {
 	if out == nil {
 		return blasInvalidValue
@@ -81,8 +84,9 @@ func create(d *Driver, out *uint64, k kind, v any) int32 {
 	return 0
 }
 
-// destroy deletes the object of kind k with handle h. call is the C function's name, for the fault of an invalid
-// handle.
+// destroy deletes the object of kind k with the handle h. call is the C function's name. If there
+// is no such object, that is recorded as a mistake of the program, and destroy returns an error
+// code.
 func destroy[T any](d *Driver, k kind, h uint64, call string) int32 {
 	if _, ok := find[T](d, k, h, call); !ok {
 		return blasInvalidValue
@@ -162,9 +166,9 @@ func blasObjects() []symbol {
 	}
 }
 
-// setAttribute sets the attribute with number attr to the n bytes at buf, as a C SetAttribute function. fields maps
-// the attributes that the emulator knows to the bytes that hold them. Any other attribute, or an n that is not the
-// attribute's size, is an invalid value.
+// setAttribute implements the C functions that set attributes: it copies the n bytes at buf to the
+// attribute with number attr. The map fields has the bytes of each attribute that the emulator
+// supports. Any other attribute, or an n that is not the attribute's size, is an invalid value.
 func setAttribute(fields map[int32][]byte, attr int32, buf unsafe.Pointer, n uint64) int32 {
 	field, ok := fields[attr]
 	if !ok || buf == nil || n != uint64(len(field)) {
@@ -195,7 +199,7 @@ func blasAttributes() []symbol {
 		attributes[*preference]("cublasLtMatmulPreferenceSetAttribute", kindPreference)}
 }
 
-// attributes returns the symbol of the C function name, which sets attributes of objects of kind k.
+// attributes returns the C function name, which sets attributes of objects of kind k.
 func attributes[T interface{ fields() map[int32][]byte }](name string, k kind) symbol {
 	return symbol{name: name, bind: func(c caller) any {
 		return func(h uint64, attr int32, buf unsafe.Pointer, n uint64) int32 {

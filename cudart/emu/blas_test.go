@@ -13,7 +13,8 @@ import (
 	"mt/cudart/emu"
 )
 
-// product is one cublasLt product, column-major as in the library.
+// product is one matrix product for cuBLASLt to compute. Matrices are column-major, as in the
+// library.
 type product struct {
 	m, n, k        int
 	transA, transB bool
@@ -38,7 +39,7 @@ func get(b []byte, t cudart.DataType, i int) float64 {
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
 }
 
-// fill returns n elements, small multiples of 1/8, which bf16 represents exactly.
+// fill returns n random elements. They are small multiples of 1/8, which bf16 represents exactly.
 func fill(rng *rand.Rand, t cudart.DataType, n int) []byte {
 	b := make([]byte, n*size(t))
 	for i := range n {
@@ -52,7 +53,7 @@ func fill(rng *rand.Rand, t cudart.DataType, n int) []byte {
 	return b
 }
 
-// blasRig is a rig with a product described.
+// blasRig is an emulated driver with a cuBLASLt handle and the descriptors of one product.
 type blasRig struct {
 	*rig
 	s     cudart.Stream
@@ -129,7 +130,7 @@ func TestProducts(t *testing.T) {
 	}
 }
 
-// check runs a product and compares it with sums in float64.
+// check runs the product p and compares the result with sums in float64.
 func check(t *testing.T, p *product) {
 	r := openBlas(t, emu.Options{Mode: emu.Random, Threads: 2}, p)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -179,8 +180,8 @@ func check(t *testing.T, p *product) {
 			if p.bias {
 				want += get(bias, p.out, row)
 			}
-			// Terms are multiples of 1/64 below 2^24/64 in sum, so fp32 adds
-			// them exactly; rounding to bf16 costs half a unit of 2^-8.
+			// Every term is a multiple of 1/64, and sums stay below 2^24/64, so fp32 adds them
+			// exactly. Rounding to bf16, which has 8 significant bits, costs at most 2^-8 relative.
 			if p.out == cudart.BFloat16 {
 				bound = math.Abs(want) / 256
 			}
@@ -237,8 +238,10 @@ func TestProductsThatAreRefused(t *testing.T) {
 	r.expect(emu.Argument, "A at", "not aligned to 256 bytes")
 }
 
-// TestAlgorithmsOfOtherProducts: an algorithm only fits the product that it was found for. An algorithm for a power of
-// two also fits every smaller extent above half of it, but not the reverse.
+// TestAlgorithmsOfOtherProducts: the emulator rejects an algorithm for a product other than the one
+// it was proposed for. The exception is an extent that is a power of two: the algorithm also fits
+// every smaller extent above half of it. An algorithm for a smaller extent does not fit the power
+// of two.
 func TestAlgorithmsOfOtherProducts(t *testing.T) {
 	f32 := cudart.Float32
 	for _, c := range []struct {
@@ -271,7 +274,8 @@ func TestAlgorithmsOfOtherProducts(t *testing.T) {
 	}
 }
 
-// TestSharedWorkspace: two unordered products that share a workspace are a fault.
+// TestSharedWorkspace: the emulator reports a mistake if two products use the same workspace
+// without an order between them.
 func TestSharedWorkspace(t *testing.T) {
 	r := openBlas(t, emu.Options{}, &product{m: 4, n: 4, k: 4, in: cudart.Float32, out: cudart.Float32})
 	found, err := r.BlasLt().AlgoGetHeuristic(r.ctx, r.h, &r.shape, r.prefs, 1)
@@ -371,8 +375,9 @@ func TestML(t *testing.T) {
 	r.close()
 }
 
-// TestSumsInPlace: the first proposed algorithm sums in place unless the preference rules it out. Its second result
-// has other bits.
+// TestSumsInPlace: if the preference allows in-place reduction, the first proposed algorithm uses
+// it, and a second run gives other bits. If the preference rules it out, no such algorithm is
+// proposed.
 func TestSumsInPlace(t *testing.T) {
 	r := openBlas(t, emu.Options{}, &product{m: 1, n: 1, k: 3, in: cudart.Float32, out: cudart.Float32})
 	row, ones := make([]byte, 12), make([]byte, 12)

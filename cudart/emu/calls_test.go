@@ -2,7 +2,7 @@ package emu_test
 
 import "mt/cudart"
 
-// Calls that need a context, made in the context of the rig.
+// The methods in this file make cudart's calls that need a context, in the context of the rig.
 
 func (r *rig) MemGetInfo() (free, total int64, err error) {
 	return r.CUDA.MemGetInfo(r.context())

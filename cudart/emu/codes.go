@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// Codes of libcudart and libcuda. Both libraries use the same numbers.
+// Status codes of libcudart and libcuda, which use the same numbers.
 const (
 	errInvalidValue         = 1
 	errOutOfMemory          = 2

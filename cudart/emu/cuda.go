@@ -7,7 +7,7 @@ import (
 	"mt/cudart"
 )
 
-// Signatures follow cuda.h: CUdevice is an int, CUdeviceptr is 64 bits wide.
+// The signatures in this file follow cuda.h: CUdevice is an int, CUdeviceptr is 64 bits wide.
 
 // driverSymbols returns the functions of libcuda.
 func driverSymbols() []symbol {

@@ -11,7 +11,7 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// Values that the emulator supports and mt never passes.
+// Values of C enumerations that the emulator supports although mt never passes them.
 const (
 	attrPageableAccess         cudart.DeviceAttr = 88
 	attrMaxSharedPerBlockOptin cudart.DeviceAttr = 97
@@ -67,7 +67,8 @@ func TestPTXVersionOfDrivers(t *testing.T) {
 	}
 }
 
-// TestFaultsOfKernelsCarryTheInterpretersError: the fault of a kernel wraps an error with line, block and thread.
+// TestFaultsOfKernelsCarryTheInterpretersError: if the PTX interpreter stops a kernel, the recorded
+// fault wraps the interpreter's error, which names the line, the block and the thread.
 func TestFaultsOfKernelsCarryTheInterpretersError(t *testing.T) {
 	r := openKernels(t, emu.Options{})
 	r.must(r.launch("store", 1, 0, r.s, r.params(128)))
@@ -94,7 +95,8 @@ func TestDefaultStream(t *testing.T) {
 	r.close()
 }
 
-// TestFewFaultsAreKept: a mistake repeated in a loop does not fill memory with faults.
+// TestFewFaultsAreKept: the driver keeps the first 100 faults and counts the rest, so a mistake in
+// a loop does not fill memory.
 func TestFewFaultsAreKept(t *testing.T) {
 	r := open(t, emu.Options{})
 	for range 250 {

@@ -12,7 +12,8 @@ import (
 	"mt/cudart/emu"
 )
 
-// pair is two devices of one driver, each with a module, a kernel, a stream, an event, memory and a cuBLASLt handle.
+// pair is two devices of one emulated driver. Each has a module, a kernel, a stream, an event,
+// memory and a cuBLASLt handle.
 type pair struct {
 	t    *testing.T
 	d    *emu.Driver
@@ -33,7 +34,7 @@ type half struct {
 
 func openPair(t *testing.T, o emu.Options) *pair { return openDevices(t, o, 2) }
 
-// openDevices is openPair with more devices beside the two.
+// openDevices opens a pair on a driver with n devices; the pair is the first two.
 func openDevices(t *testing.T, o emu.Options, n int) *pair {
 	o.Devices = n
 	p := &pair{t: t}
@@ -60,7 +61,7 @@ func openDevices(t *testing.T, o emu.Options, n int) *pair {
 	return p
 }
 
-// launch launches kernel f on s in context ctx; it writes to memory at to.
+// launch launches the kernel f, which writes to memory at to, on the stream s in context ctx.
 func (p *pair) launch(ctx cudart.Context, f cudart.Function, s cudart.Stream, to cudart.DevicePtr) error {
 	r := &kernelRig{p: to}
 	return p.c.LaunchKernel(ctx, f, [3]uint32{1, 1, 1}, [3]uint32{1, 1, 1}, 0, s, r.params(0))
@@ -71,7 +72,8 @@ func (p *pair) product(ctx cudart.Context, h *half, s cudart.Stream, a, to cudar
 	return p.c.BlasLt().Matmul(ctx, h.h, &h.shape, &cudart.MatmulArgs{Alpha: 1, A: a, B: a, D: to}, s)
 }
 
-// TestDevicesAreApart: each device has its own name, memory, context and streams. Correct work on both gives no fault.
+// TestDevicesAreApart: each device has its own name, memory, context and streams. A program that
+// uses both correctly causes no fault.
 func TestDevicesAreApart(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		o.DeviceMemory = 1 << 20
@@ -103,7 +105,7 @@ func TestDevicesAreApart(t *testing.T) {
 		}
 		p.must(p.c.NVML().Shutdown())
 		p.must(b.Free(all))
-		// Events order work across devices. All devices share the host memory.
+		// An event orders work across devices, and all devices share the host memory.
 		x := a.host(512)
 		for i := range x {
 			x[i] = byte(i)
@@ -139,8 +141,8 @@ func (p *pair) must(err error) {
 	}
 }
 
-// TestDevicesAreNotMixed: objects of one device cannot be used on another. The fault names both devices. The call
-// fails at once; for a kernel the next wait fails.
+// TestDevicesAreNotMixed: using an object of one device on another is recorded as a fault that
+// names both devices. The call itself fails; if a kernel does it, the next wait fails.
 func TestDevicesAreNotMixed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		do   func(p *pair, a, b *half) error
@@ -209,8 +211,9 @@ func TestDevicesAreNotMixed(t *testing.T) {
 	}
 }
 
-// TestNoDeviceIsTakenByItself: on a thread without a context libcudart uses device 0. With two devices this is a
-// fault.
+// TestNoDeviceIsTakenByItself: a libcudart call on a thread without a context uses device 0. If
+// there are two devices, the emulator reports this as a fault, since the program may have meant the
+// other.
 func TestNoDeviceIsTakenByItself(t *testing.T) {
 	for _, devices := range []int{1, 2} {
 		t.Run(fmt.Sprint(devices), func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // same time. Close closes one.
 type Driver struct {
 	opt    Options
-	number uint16 // part of its handles
+	number uint16 // part of all handles that the driver returns
 	rng    *rand.Rand
 
 	mu      sync.Mutex
@@ -30,7 +30,7 @@ type Driver struct {
 	faults     []error
 	moreFaults int
 	sticky     int32 // error code that all later calls return
-	hangEnded  bool  // see EndHang
+	hangEnded  bool  // EndHang was called
 	lost       bool
 
 	// Threads and contexts.
@@ -73,7 +73,7 @@ type Driver struct {
 type thread struct {
 	context uint64
 	gpu     *gpu  // device of the current call, if the call needs a context
-	last    int32 // cudaGetLastError
+	last    int32 // code that cudaGetLastError returns
 }
 
 var numbers atomic.Uint32
@@ -129,9 +129,9 @@ func (d *Driver) Registrations() (made, left int) {
 	return d.registrations, left
 }
 
-// begin starts a C call: it counts the call and decides whether it fails. code 0: it does not fail. With another
-// code the call returns code. If asIf is set and the function waits or releases something, it does this work
-// nevertheless, as in CUDA. d.mu is held.
+// begin is called at the start of every C call. It counts the call and decides whether it fails. If
+// code is not 0, the call must return it. If asIf is true and the function waits or releases
+// something, the call must still do its work, as in CUDA. d.mu is held.
 func (d *Driver) begin(s *symbol) (code int32, asIf bool) {
 	if s.class == infallible {
 		return 0, false
@@ -163,8 +163,8 @@ func (d *Driver) begin(s *symbol) (code int32, asIf bool) {
 	return 0, false
 }
 
-// admit returns the code with which CUDA rejects a call because of the state of the device or the calling thread,
-// such as a missing context; 0: none. d.mu is held.
+// admit returns the code with which CUDA rejects a call because of the state of the device or the
+// calling thread, such as a missing context. It returns 0 if the call is allowed. d.mu is held.
 func (d *Driver) admit(s *symbol) int32 {
 	switch s.need {
 	case needDevice, needRuntime:

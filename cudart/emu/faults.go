@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Kind is the kind of a Fault.
+// Kind is the kind of mistake that a Fault records.
 type Kind string
 
-// The kinds of faults.
+// The kinds of mistakes.
 const (
 	Bounds   Kind = "bounds"   // an access outside an allocation or after its release
 	Order    Kind = "order"    // unordered accesses to the same bytes
@@ -21,7 +21,7 @@ const (
 	Internal Kind = "internal" // a panic of the emulator itself
 )
 
-// Fault is one mistake of the program under test.
+// Fault is one mistake of the program under test, such as an access out of bounds.
 type Fault struct {
 	Kind Kind
 	What string
@@ -33,7 +33,7 @@ func (f *Fault) Error() string { return fmt.Sprintf("emu: %s: %s", f.Kind, f.Wha
 // Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.Err }
 
-// maxFaults is the number of faults kept. A mistake in a loop can cause thousands.
+// maxFaults is how many faults a driver keeps. A mistake in a loop can cause thousands.
 const maxFaults = 100
 
 // fault records a mistake of the program under test. d.mu is held.
@@ -51,14 +51,15 @@ func (d *Driver) fault(k Kind, format string, args ...any) {
 	d.faults = append(d.faults, f)
 }
 
-// badMemory records a mistake that makes all contexts unusable, like an illegal address in CUDA. It returns the
-// resulting code. d.mu is held.
+// badMemory records a mistake after which, as after an illegal address in CUDA, no context can be
+// used. It returns the code that all later calls return. d.mu is held.
 func (d *Driver) badMemory(k Kind, format string, args ...any) int32 {
 	d.fault(k, format, args...)
 	return d.illegalAddress()
 }
 
-// illegalAddress makes all contexts unusable and returns the resulting code. d.mu is held.
+// illegalAddress makes all contexts unusable, and returns the code that all later calls return.
+// d.mu is held.
 func (d *Driver) illegalAddress() int32 {
 	if d.sticky == 0 {
 		d.sticky = errIllegalAddress

@@ -153,7 +153,7 @@ func TestLeaksAreNamed(t *testing.T) {
 	}
 }
 
-// onThread runs f on an OS thread of its own, which ends when f returns.
+// onThread runs f on a new OS thread, which has no current context, and which ends when f returns.
 func onThread(f func()) {
 	done := make(chan struct{})
 	go func() {

@@ -7,7 +7,8 @@ import (
 	"mt/base/parallel"
 )
 
-// matrix is a matrix in device memory. Element (i, j) lies down·i + right·j elements after the first.
+// matrix is a matrix in device memory. Element (i, j) lies down·i + right·j elements after the
+// first one.
 type matrix struct {
 	bytes       []byte // empty: no matrix
 	bf16        bool
@@ -44,11 +45,11 @@ func (m matrix) set(i, j int, v float32) {
 	m.f32()[i*m.down+j*m.right] = v
 }
 
-// gemm is the product D (m, n) = alpha·A (m, k)·B (k, n) + beta·C (m, n) + bias (m), with the bias added to each
-// column. The result is computed in fp32 and rounded once. D may alias C.
+// gemm is the matrix product D (m, n) = alpha·A (m, k)·B (k, n) + beta·C (m, n) + bias (m), with
+// the bias added to each column. The result is computed in fp32 and rounded once. D may be C.
 //
-// Each sum over k is split into parts, and the parts' sums are added in order, or in reverse order if backwards is
-// set. So the result's bits do not depend on the number of threads.
+// Each sum over k is split into parts, and the parts' sums are added in order, or in reverse order
+// if backwards is set. So the result's bits do not depend on the number of threads.
 type gemm struct {
 	m, n, k     int
 	parts       int
@@ -86,7 +87,8 @@ func (g *gemm) run(pool *parallel.Pool) {
 	})
 }
 
-// sum returns the tile×tile products of strip a of A with strip b of B, with the parts added in gemm's order.
+// sum returns tile×tile elements of A·B, from strip a of A and strip b of B. It adds the parts of
+// each sum over k in the order that g says.
 func (g *gemm) sum(a, b [][tile]float32) (sums [tile][tile]float32) {
 	for i := range g.parts {
 		at := i
@@ -109,9 +111,8 @@ func (g *gemm) sum(a, b [][tile]float32) (sums [tile][tile]float32) {
 	return sums
 }
 
-// pack copies rows of x into the strip out. The first is the row with index row; the constant tile is their number. The
-// element out[k] gets the values of these rows in column k. The matrix x has as many rows as the argument rows says.
-// Rows past its last count as 0.
+// pack copies tile rows of x, from row on, into the strip out: out[k] gets the values of these rows
+// in column k. The argument rows is the number of rows of x; rows past the last count as 0.
 //
 //go:norace
 func pack(out [][tile]float32, x matrix, row, rows int) {
@@ -139,7 +140,7 @@ func pack(out [][tile]float32, x matrix, row, rows int) {
 	}
 }
 
-// multiply adds the tile×tile products of two strips, or of equal parts of them, to sums.
+// multiply adds to sums the tile×tile products of two strips, or of the same range of k in both.
 //
 //go:norace
 func multiply(sums *[tile][tile]float32, a, b [][tile]float32) {
@@ -163,7 +164,8 @@ func multiply(sums *[tile][tile]float32, a, b [][tile]float32) {
 	}
 }
 
-// store writes the block of D whose first element is (row, col), computed from sums, C and the bias.
+// store computes the block of D whose first element is (row, col) from the sums of A·B, C and the
+// bias, and stores it.
 func (g *gemm) store(sums *[tile][tile]float32, row, col int) {
 	for i := row; i < min(row+tile, g.m); i++ {
 		bias := float32(0)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// gpu is one device of a driver.
+// gpu is one emulated device.
 type gpu struct {
 	ordinal     int
 	context     uint64        // handle of the primary context; 0: none
@@ -19,8 +19,8 @@ type gpu struct {
 
 func (g *gpu) String() string { return fmt.Sprintf("device %d", g.ordinal) }
 
-// of returns the suffix " of device 1" that names of g's objects get if there are several devices; "" if there is
-// one.
+// of returns the suffix " of device 1" for names of g's objects in messages. With a single device
+// it returns "".
 func (d *Driver) of(g *gpu) string {
 	if len(d.gpus) == 1 {
 		return ""
@@ -49,8 +49,8 @@ func (d *Driver) current() *gpu {
 	return nil
 }
 
-// here returns the device on which the current C call acts. It serves only calls that need a context, and so have a
-// device. d.mu is held.
+// here returns the device of the context in which the current C call was made. Only calls that need
+// a context may use it. d.mu is held.
 func (d *Driver) here() *gpu {
 	t := d.thread()
 	if t.gpu == nil { // the call proceeds although the devices are lost
@@ -131,9 +131,9 @@ func (d *Driver) setCurrent(ctx uint64) int32 {
 	return 0
 }
 
-// same reports whether two objects that a call uses are on the same device. what is the name of the object on
-// device of, other the name of the object on device g, in the form "stream #1". If the devices differ, same records
-// a fault.
+// same reports whether two objects in a C call are on the same device, and records a fault if not.
+// Messages call the object of device of what, and the object of device g other, in the form "stream
+// #1".
 func (d *Driver) same(call, what string, of *gpu, other string, g *gpu) bool {
 	if of != g {
 		d.fault(Device, "%s: %s is of %s, and %s of %s", call, what, of, other, g)
@@ -141,8 +141,9 @@ func (d *Driver) same(call, what string, of *gpu, other string, g *gpu) bool {
 	return of == g
 }
 
-// own reports whether an object of device of, named what, belongs to the context that is current in the call. If
-// not, it records a fault. Objects of a lost device may be released from any context, so then own is true.
+// own reports whether an object of device of, named what in messages, belongs to the context that
+// is current in the call, and records a fault if not. Objects of a lost device may be released from
+// any context, so then own returns true.
 func (d *Driver) own(call, what string, of *gpu) bool {
 	return d.lost || d.same(call, what, of, "the current context", d.here())
 }

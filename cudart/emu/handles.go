@@ -41,7 +41,8 @@ func handleKind(h uint64) kind { return kind(h >> 48) }
 
 func handleName(h uint64) string { return fmt.Sprintf("%s #%d", handleKind(h), h&idMask) }
 
-// keep registers the object v of kind k and returns its new handle. d.mu is held.
+// keep registers the object v of kind k with the driver, and returns a new handle for it. d.mu is
+// held.
 func (d *Driver) keep(k kind, v any) uint64 {
 	d.lastID[k]++
 	h := uint64(k)<<48 | uint64(d.number)<<32 | d.lastID[k]
@@ -49,8 +50,8 @@ func (d *Driver) keep(k kind, v any) uint64 {
 	return h
 }
 
-// find returns the object of kind k behind handle h; false: there is none, which is recorded as a fault of the
-// function call. d.mu is held.
+// find returns the object of kind k behind the handle h. If there is none, it returns false and
+// records a fault of the C function named call. d.mu is held.
 func find[T any](d *Driver, k kind, h uint64, call string) (T, bool) {
 	if v, ok := d.objects[h].(T); ok && handleKind(h) == k {
 		return v, true

@@ -8,7 +8,8 @@ import (
 	"mt/cudart/emu"
 )
 
-// TestHang: hanging work blocks its stream and its waiters, but no other stream. It ends, or traps, on request.
+// TestHang: work that hangs blocks its own stream and the streams that wait for it, but no other.
+// EndHang ends it, with success or with an error.
 func TestHang(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		for _, code := range []int{0, 719} {

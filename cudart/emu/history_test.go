@@ -6,13 +6,14 @@ import (
 	"testing"
 )
 
-// naive records every access to each byte.
+// naive is a simple model of the driver's history: it records every access to each of 64 bytes.
 type naive [64][]struct {
 	op    *op
 	write bool
 }
 
-// races reports whether an access is unordered with an earlier access to the same byte, and records it.
+// races records an access, and reports whether it is unordered with an earlier access to the same
+// byte of which one writes.
 func (n *naive) races(o *op, s span) bool {
 	found := false
 	for at := s.from; at < s.to; at++ {
@@ -27,8 +28,8 @@ func (n *naive) races(o *op, s span) bool {
 	return found
 }
 
-// TestHistoryAgainstEveryByte: up to the first race, the driver's segment history finds exactly the races of a full
-// per-byte history.
+// TestHistoryAgainstEveryByte: up to the first race, the driver, which keeps its history by ranges
+// of bytes, finds exactly the races that a history of every byte finds.
 func TestHistoryAgainstEveryByte(t *testing.T) {
 	raced := 0
 	for seed := range uint64(2000) {
@@ -67,7 +68,8 @@ func TestHistoryAgainstEveryByte(t *testing.T) {
 	}
 }
 
-// TestCallbacksSuffice: the slots fit purego's limit of 2000 callbacks per process.
+// TestCallbacksSuffice: maxOpen drivers, each with a callback for every C function, stay below
+// purego's limit of 2000 callbacks in a process.
 func TestCallbacksSuffice(t *testing.T) {
 	if n := len(symbols) * maxOpen; n > 1900 {
 		t.Errorf("%d drivers of %d functions need %d callbacks", maxOpen, len(symbols), n)

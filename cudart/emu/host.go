@@ -17,7 +17,7 @@ type pinned struct {
 	bytes uint64
 	owned []byte     // cudaHostAlloc memory; nil: registered
 	only  *gpu       // the device that it is pinned for; nil: all devices (portable)
-	view  ptx.Buffer // for kernels
+	view  ptx.Buffer // the memory as kernels see it
 }
 
 func (p *pinned) end() uint64 { return p.base + p.bytes }
@@ -25,7 +25,8 @@ func (p *pinned) end() uint64 { return p.base + p.bytes }
 // pageSize is the alignment of cudaHostAlloc.
 const pageSize = 4096
 
-// pin adds p to the sorted list of pinned memory and names it; how says how it was pinned. d.mu is held.
+// pin adds p to the list of pinned memory, which is sorted by address. It gives p a name for
+// messages. The name contains how, the kind of pinning. d.mu is held.
 func (d *Driver) pin(p *pinned, how string) {
 	d.pinnedID++
 	p.name = fmt.Sprintf("%s host memory #%d (%d bytes)", how, d.pinnedID, p.bytes)
@@ -102,8 +103,9 @@ func (d *Driver) pinsFor(flags uint32) *gpu {
 	return d.here()
 }
 
-// unpin ends the pinning of the memory at addr, for the function call. owned: the memory is from cudaHostAlloc,
-// otherwise it was registered. If no such memory is pinned, unpin records a fault and returns code. Like CUDA, it
+// unpin undoes the pinning of the memory at addr. call is the name of the C function that asks for
+// it. The memory must come from cudaHostAlloc if owned is true; otherwise it must have been
+// registered. If there is no such memory, unpin records a fault and returns code. Like CUDA, it
 // first waits until the device is idle.
 func (d *Driver) unpin(call string, addr uint64, owned bool, code int32) int32 {
 	d.drain()
@@ -154,9 +156,9 @@ func (d *Driver) shares(from, to uint64) bool {
 	})
 }
 
-// watch is the pinned memory that an enqueued copy uses. The host must not change it before the copy is complete.
-// The emulator cannot see what the host writes. It only compares a hash of the bytes when the copy is enqueued and
-// when it runs.
+// watch is pinned memory that an enqueued copy uses. The host must not change it before the copy is
+// complete. The emulator cannot see the host's writes. It only compares hashes of the bytes, taken
+// when the copy is enqueued and when it runs.
 type watch struct {
 	region *region
 	bytes  []byte
@@ -166,8 +168,9 @@ type watch struct {
 
 var sumSeed = maphash.MakeSeed()
 
-// watch makes the emulator check that the host does not change h before operation o runs. If a pending operation
-// will write to the region of h, its bytes change anyway, and watch does nothing. d.mu is held.
+// watch makes the emulator check that the host does not change the bytes of h before the operation
+// o runs. If a pending operation will write to the same pinned memory, the bytes change anyway, and
+// watch does nothing. d.mu is held.
 func (o *op) watch(h *hostSide) {
 	if r := &h.pinned.region; r.writers == 0 {
 		o.watches = append(o.watches, watch{r, h.bytes, maphash.Bytes(sumSeed, h.bytes), r.writes})
@@ -183,15 +186,16 @@ func (d *Driver) untouched(o *op) {
 	}
 }
 
-// hostSide is one side of a copy if it is host memory.
+// hostSide is the host memory that a copy reads or writes.
 type hostSide struct {
 	bytes  []byte
 	pinned *pinned // nil: pageable
 	from   int64   // offset in pinned
 }
 
-// hostRange returns the n bytes of host memory at addr, for a copy that device g makes in the function call. For an
-// invalid address it records a fault and returns its code; 0: valid.
+// hostRange returns the n bytes of host memory at addr, for a copy by device g. call is the name of
+// the C function. For an invalid address it records a fault and returns an error code; otherwise
+// the code is 0.
 func (d *Driver) hostRange(call string, g *gpu, addr, n uint64) (hostSide, int32) {
 	if addr == 0 || isDevice(addr) || addr>>48 != 0 {
 		d.fault(Argument, "%s: %d bytes at %#x, which is no host memory", call, n, addr)
@@ -213,5 +217,5 @@ func (d *Driver) hostRange(call string, g *gpu, addr, n uint64) (hostSide, int32
 	return h, 0
 }
 
-// pointer converts a host address that C passed as an integer.
+// pointer returns a host address, which C passes as an integer, as a pointer.
 func pointer(addr uint64) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }

@@ -9,7 +9,8 @@ import (
 	"mt/cudart/emu"
 )
 
-// program is a small correct program. It releases everything after any failure and returns the first error.
+// program is a small correct CUDA program. It releases everything even after a failure, and returns
+// the first error.
 func program(r *rig) (first error) {
 	keep := func(err error) bool {
 		if first == nil {
@@ -71,8 +72,8 @@ func program(r *rig) (first error) {
 	return first
 }
 
-// TestEachCallFailsOnce makes every call of the program fail once with the requested code. Nothing leaks, and there is
-// no fault.
+// TestEachCallFailsOnce: each C call of the program fails in turn, with the requested code. The
+// program gets this error, nothing leaks, and the emulator records no fault.
 func TestEachCallFailsOnce(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		o.FailCode = 2
@@ -101,7 +102,8 @@ func TestEachCallFailsOnce(t *testing.T) {
 	})
 }
 
-// TestDeviceIsLostAtEachCall: from one call on, all calls fail. Nothing hangs, and releases still count.
+// TestDeviceIsLostAtEachCall: if the device is lost at any call of the program, that call and all
+// later ones fail. Nothing hangs, and objects that the program releases count as released.
 func TestDeviceIsLostAtEachCall(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		o.LostCode = 700

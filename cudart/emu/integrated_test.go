@@ -8,8 +8,8 @@ import (
 	"mt/cudart/emu"
 )
 
-// TestIntegratedReaches: an integrated device writes pinned host memory; a discrete device may not. No device reaches
-// memory that is not pinned.
+// TestIntegratedReaches: kernels of an integrated device may write pinned host memory. Kernels of a
+// discrete device may not, and no kernel may use memory that is not pinned.
 func TestIntegratedReaches(t *testing.T) {
 	for _, integrated := range []bool{true, false} {
 		r := open(t, emu.Options{Integrated: integrated})

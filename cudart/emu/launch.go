@@ -7,8 +7,8 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// launch is cuLaunchKernel. The parameters arrive as one buffer in extra, or as an array of pointers in params. Both
-// are copied.
+// launch is cuLaunchKernel. The parameters arrive as one buffer in extra, or as an array of
+// pointers in params. launch copies them either way.
 func (d *Driver) launch(h uint64, grid, block [3]uint32, shared uint32, sh uint64, params, extra *uint64) int32 {
 	f, ok := find[*function](d, kindFunction, h, "cuLaunchKernel")
 	s, ok2 := d.streamOf(sh, "cuLaunchKernel")
@@ -55,7 +55,8 @@ type launchKey struct {
 	args        string
 }
 
-// launchable returns the code with which a launch with this grid, block and shared memory is rejected; 0: it is valid.
+// launchable returns the code with which CUDA rejects a launch with this grid, block size and
+// shared memory; 0: the launch is valid.
 func (d *Driver) launchable(f *function, grid, block [3]uint32, shared uint32) int32 {
 	threads := uint64(block[0]) * uint64(block[1]) * uint64(block[2])
 	limit := uint64(maxThreads)
@@ -76,15 +77,15 @@ func (d *Driver) launchable(f *function, grid, block [3]uint32, shared uint32) i
 	return 0
 }
 
-// Keys of the list that cuLaunchKernel takes as extra: a key, then its value, and so on up to paramEnd.
+// Keys of the list extra of cuLaunchKernel. A key is followed by its value, up to paramEnd.
 const (
 	paramEnd = iota
 	paramBuffer
 	paramSize
 )
 
-// arguments returns the bytes of a launch's parameters, from whichever of params and extra is given, or an error
-// code.
+// arguments returns the bytes of a launch's parameters, from params or from extra, whichever is
+// given. Otherwise it returns an error code.
 func (d *Driver) arguments(f *function, params, extra *uint64) ([]byte, int32) {
 	want := f.kernel.ParamBytes
 	switch {
@@ -133,8 +134,8 @@ func (f *function) pointed(each []uint64) []byte {
 	return out
 }
 
-// spans converts the accesses of a kernel on device g, as package ptx reports them, to spans for the checks of
-// order.
+// spans converts the memory accesses of a kernel on device g, which package ptx reports, to spans.
+// The driver checks their order against other work.
 func (d *Driver) spans(g *gpu, touched []ptx.Access) []span {
 	var out []span
 	for _, a := range touched {

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// algorithm is what the emulator stores in a cublasLtMatmulAlgo_t. It is one proposal of the heuristic, with the
-// product that it was proposed for.
+// algorithm is the content of a cublasLtMatmulAlgo_t in the emulator: one proposed algorithm, and
+// the product for which the heuristic proposed it.
 type algorithm struct {
 	magic     uint64
 	problem   uint64 // hash of types, orders, transposes, leading dimensions and epilogue
@@ -19,10 +19,10 @@ type algorithm struct {
 	_         uint32
 }
 
-// fits reports whether the algorithm may compute product p. The extents m, n and k must be those for which the
-// heuristic proposed the algorithm. If such an extent was a power of two, any extent above half of it fits too. mt
-// rounds extents that depend on the data up to a power of two. The real library accepts any extents that the
-// algorithm can compute.
+// fits reports whether the algorithm may compute the product p. The extents m, n and k must be the
+// same as in the heuristic's call. If such an extent was a power of two, any extent above half of
+// it fits too: mt rounds extents that depend on the data up to a power of two. The real library
+// accepts any extents that the algorithm can compute.
 func (a *algorithm) fits(p *problem) bool {
 	for i, n := range []int{p.m, p.n, p.k} {
 		if found := int(a.extents[i]); n != found && (found&(found-1) != 0 || n > found || 2*n <= found) {
@@ -43,7 +43,8 @@ type heuristic struct {
 	_         [4]int32
 }
 
-// The sizes of the C structs, as array lengths: a wrong size does not compile.
+// Compile-time checks of struct sizes against the sizes in C: a wrong array length does not
+// compile.
 var (
 	_ [64]byte = [unsafe.Sizeof(algorithm{})]byte{}
 	_ [96]byte = [unsafe.Sizeof(heuristic{})]byte{}
@@ -68,8 +69,8 @@ type problem struct {
 
 const smallWorkspace = 64 << 10
 
-// problem looks up the handles of a matrix product that the function call was given. code says why the library
-// cannot compute the product; 0: it can.
+// problem looks up the objects of a matrix product by the handles that a program has passed to a C
+// function, named call. A code other than 0 says why the library cannot compute the product.
 func (d *Driver) problem(call string, handle, op uint64, layouts [4]uint64) (problem, int32) {
 	var p problem
 	b, ok := find[*blasHandle](d, kindBlas, handle, call)
@@ -87,8 +88,9 @@ func (d *Driver) problem(call string, handle, op uint64, layouts [4]uint64) (pro
 	return p, p.check()
 }
 
-// check returns the code with which libcublasLt rejects a product; 0: it is supported. It sets m, n and k. Source of
-// the types: the tables at https://docs.nvidia.com/cuda/cublas/#cublasltmatmul
+// check sets m, n and k from the layouts. It returns the code with which libcublasLt rejects the
+// product; 0: supported. Source of the supported types: the tables at
+// https://docs.nvidia.com/cuda/cublas/#cublasltmatmul
 func (p *problem) check() int32 {
 	a, b, c, o := p.layouts[0], p.layouts[1], p.layouts[2], p.layouts[3]
 	for _, l := range p.layouts {
@@ -143,8 +145,8 @@ func (p *problem) hash() uint64 {
 	return h
 }
 
-// inPlaceParts is the number of parts into which an in-place algorithm splits each sum over k. In-place: the parts
-// are added in the output itself, in any order.
+// inPlaceParts is into how many parts an in-place algorithm splits each sum over k. Such an
+// algorithm adds the parts to the output itself, in any order.
 const inPlaceParts = 3
 
 // Reduction schemes (cublasLtReductionScheme_t).
@@ -298,8 +300,9 @@ func (d *Driver) checkAlgorithm(o *op, p *problem, c *matmulCall) ([]byte, int32
 	return w, 0
 }
 
-// matrix returns the operand with layout l at address at, and adds the memory that it covers to o's spans. write:
-// the operand is the result. For memory that the device cannot reach it returns an error code.
+// matrix returns the operand with layout l at address at, and records its memory as an access of o.
+// The access is a write if write is true. If the device cannot access the memory, it returns an
+// error code.
 func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32) {
 	across, down := int64(l.cols), int64(l.rows) // lines in memory, elements per line
 	size := l.size()
@@ -322,11 +325,12 @@ func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32)
 	return matrix{bytes: r.data, bf16: l.dtype == typeBF16, down: 1, right: int(l.ld)}, 0
 }
 
-// biasAlign is the alignment in bytes that some kernels of the library expect of a bias. A preference cannot state the
-// alignment of a bias.
+// biasAlign is the alignment in bytes that some kernels of cuBLASLt need for a bias. A preference
+// cannot state a smaller one.
 const biasAlign = 16
 
-// biasOf returns the bias vector of product p, a column of m elements, and adds its memory to o's spans.
+// biasOf returns the bias vector of the product p, a column of m elements, and records its memory
+// as an access of o.
 func (d *Driver) biasOf(o *op, p *problem) (matrix, int32) {
 	l := &layout{dtype: p.layouts[3].dtype, rows: uint64(p.m), cols: 1, ld: int64(p.m)}
 	if p.desc.biasType >= 0 {

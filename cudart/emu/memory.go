@@ -10,8 +10,9 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// Device memory has addresses from deviceBase on, which no host pointer can have. Each buffer owns 2^spanBits
-// addresses, which are never reused. Every access outside a buffer, or after its release, is therefore detected.
+// Device memory has addresses from deviceBase on, which no host pointer can have. Each allocation
+// (buffer) owns 2^spanBits addresses, which are never reused. So every access outside a buffer, or
+// after its release, is detected.
 const (
 	deviceBase = 1 << 62
 	spanBits   = 36
@@ -69,8 +70,8 @@ func (m *memory) Find(addr uint64) *ptx.Buffer {
 	return nil
 }
 
-// missed describes, for an error message, what lies at or near the first address that a launch accessed outside
-// every allocation.
+// missed describes, for an error message, which allocation lies at or near the first address that a
+// launch accessed outside all allocations.
 func (m *memory) missed() string {
 	addr := m.miss.Load()
 	b := m.d.allocation(addr)
@@ -128,8 +129,8 @@ func (d *Driver) malloc(p *uint64, bytes uint64) int32 {
 	return 0
 }
 
-// fresh is a part of the content of newly allocated memory. Its bytes are NaN in fp32 and bf16 and -1 in integers,
-// so that reads of unwritten memory show.
+// fresh is a piece of the content of newly allocated memory. Its bytes are NaN in fp32 and bf16 and
+// -1 in integers, so that results show reads of unwritten memory.
 var fresh = bytes.Repeat([]byte{0xff}, 8<<10)
 
 // spares are freed large allocations, kept for later drivers of this process. They must have the content of fresh
@@ -146,7 +147,8 @@ const (
 	mostSpares = 4
 )
 
-// junk returns n bytes for a new allocation, with the content of fresh memory. It reuses a spare one if possible.
+// junk returns n bytes for a new allocation, filled like fresh memory. It reuses a spare allocation
+// if one has this size.
 func junk(n int) []byte {
 	spares.Lock()
 	i := slices.IndexFunc(spares.of, func(b []byte) bool { return len(b) == n })
@@ -184,8 +186,8 @@ func spoil(b []byte) {
 	}
 }
 
-// free is cudaFree. Like CUDA, it waits until the device is idle. Even so it is a fault if the host has not waited,
-// before this call, for all work that uses the memory.
+// free is cudaFree. Like CUDA, it waits until the device is idle. Still, it records a fault unless
+// the host has already waited, before this call, for all work that uses the memory.
 func (d *Driver) free(addr uint64) int32 {
 	if addr == 0 {
 		return 0
@@ -220,13 +222,15 @@ func (d *Driver) allocation(addr uint64) *buffer {
 	return d.buffer(index(addr))
 }
 
-// reach is memory that a device operation accesses: device memory, or host memory of an integrated device.
+// reach is memory that a device operation accesses: device memory or, for an integrated device,
+// pinned host memory.
 type reach struct {
 	data  []byte
 	parts []span // the regions that make up data, in order
 }
 
-// spans appends to out the spans of bytes [off, off+n) of r. write: the operation writes them.
+// spans appends to out the accesses to bytes [off, off+n) of r. write says that the operation
+// writes them.
 func (r reach) spans(out []span, off, n int64, write bool) []span {
 	for _, p := range r.parts {
 		size := p.to - p.from
@@ -238,8 +242,8 @@ func (r reach) spans(out []span, off, n int64, write bool) []span {
 	return out
 }
 
-// reach returns the n bytes at addr, if device g can access them. For an invalid address or size it records a fault
-// and returns the code of the fault.
+// reach returns the n bytes at addr if device g can access them. For an invalid address or size it
+// records a fault and returns an error code.
 func (d *Driver) reach(call string, g *gpu, addr, n uint64) (reach, int32) {
 	if d.reachable(g, addr) == nil {
 		b, off, code := d.deviceRange(call, g, addr, n)
@@ -261,9 +265,10 @@ func (d *Driver) reach(call string, g *gpu, addr, n uint64) (reach, int32) {
 	return out, 0
 }
 
-// deviceRange returns the buffer that holds n bytes at addr on device g, and the offset of addr in the buffer. For an
-// invalid address or size it records a fault and returns the code of the fault. Memory of another device is a fault
-// too, because kernels and plain copies never have peer access in the emulator.
+// deviceRange returns the buffer that holds the n bytes at addr on device g, and the offset of addr
+// in the buffer. For an invalid address or size it records a fault and returns an error code.
+// Memory of another device is a fault too, because kernels and plain copies never have peer access
+// in the emulator.
 func (d *Driver) deviceRange(call string, g *gpu, addr, n uint64) (*buffer, int64, int32) {
 	b := d.allocation(addr)
 	switch {

@@ -2,7 +2,8 @@ package emu
 
 import "testing"
 
-// TestSpareMemory: reused memory has the content of fresh memory.
+// TestSpareMemory: memory that is reused for a new allocation has the content of fresh memory
+// again.
 func TestSpareMemory(t *testing.T) {
 	const n = spareFrom + 5
 	first := junk(n)

@@ -8,7 +8,7 @@ import (
 	"mt/cudart"
 )
 
-// Signatures follow nvml.h.
+// The signatures in this file follow nvml.h.
 
 // mlMemory is an nvmlMemory_t. Values are in bytes.
 type mlMemory struct{ total, free, used uint64 }
@@ -16,9 +16,10 @@ type mlMemory struct{ total, free, used uint64 }
 // busID returns the PCI bus address of the device.
 func (g *gpu) busID() string { return fmt.Sprintf("00000000:%02x:00.0", 1+g.ordinal) }
 
-// mlValues are the results of the device functions. They are constant, because load is not emulated.
+// mlValues are the results of the NVML functions about a device. They are constant, because the
+// emulator has no load or heat. Functions with an enum argument have a value for each enumerator.
 var mlValues = map[string][]uint32{
-	// clock types: graphics, SM, memory, video
+	// Order of the clocks: graphics, SM, memory, video.
 	"nvmlDeviceGetClockInfo":                    {1755, 1755, 2619, 1545}, // MHz
 	"nvmlDeviceGetMaxClockInfo":                 {1980, 1980, 2619, 1545}, // MHz
 	"nvmlDeviceGetCurrPcieLinkGeneration":       {5},
@@ -126,8 +127,8 @@ func mlDevice() []symbol {
 	}
 }
 
-// mlSimple returns the symbol of the C function name, which takes a device and a pointer to an unsigned int for the
-// result.
+// mlSimple returns the C function name, which takes a device and the address of an unsigned int for
+// the result.
 func mlSimple(name string) symbol {
 	return symbol{name: name, bind: func(c caller) any {
 		return func(h uint64, out *uint32) int32 {
@@ -138,8 +139,8 @@ func mlSimple(name string) symbol {
 	}}
 }
 
-// mlChosen is mlSimple for functions that also take an enum, between device and result, which selects one of
-// several values.
+// mlChosen returns the C function name. It takes a device, an enum that selects one of several
+// values, and the address of an unsigned int for the result.
 func mlChosen(name string) symbol {
 	return symbol{name: name, bind: func(c caller) any {
 		return func(h uint64, which int32, out *uint32) int32 {
@@ -193,11 +194,12 @@ func (d *Driver) mlHandle(out *uint64, asked func(*gpu) bool) int32 {
 	return mlPut(out, d.mlDevices()|uint64(i+1))
 }
 
-// mlDevices returns the base of all device handles of libnvidia-ml: a handle is this number plus the device's
-// ordinal plus 1.
+// mlDevices returns a number such that a device's handle in libnvidia-ml is this number + the
+// device's ordinal + 1.
 func (d *Driver) mlDevices() uint64 { return uint64(kindML)<<48 | uint64(d.number)<<32 }
 
-// onML calls f with the device of handle h and returns its code. An invalid handle is a fault of the function s.
+// onML calls f with the device of NVML handle h, and returns f's code. An invalid handle is a fault
+// of the call of s.
 func (d *Driver) onML(h uint64, s *symbol, f func(g *gpu) int32) int32 {
 	if d.mlUsers == 0 {
 		return mlUninitialized

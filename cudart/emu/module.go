@@ -38,8 +38,8 @@ type function struct {
 	maxDynamic int // bytes of dynamic shared memory that a launch may request
 }
 
-// parsedModules caches the parsed modules of this process. They are immutable, and tests load the same modules
-// hundreds of times.
+// parsedModules caches the modules that this process has parsed. They never change, and tests load
+// the same modules hundreds of times.
 var parsedModules sync.Map // text → *ptx.Module
 
 // parse parses PTX. It parses equal text only once.
@@ -55,7 +55,7 @@ func parse(src string) (*ptx.Module, error) {
 	return m, nil
 }
 
-// maxImage limits the search for the NUL at the end of a module, in bytes.
+// maxImage is how many bytes of a module are searched for the NUL at its end.
 const maxImage = 64 << 20
 
 // moduleLoad is cuModuleLoadDataEx for PTX text.
@@ -108,7 +108,7 @@ func (d *Driver) compatible(src string) (int32, string) {
 	return 0, ""
 }
 
-// jit is the place for the compiler log that the caller of cuModuleLoadDataEx has given.
+// jit says where the caller of cuModuleLoadDataEx wants the compiler's error log.
 type jit struct {
 	buffer unsafe.Pointer
 	size   *uint64 // in: capacity in bytes; out: bytes written

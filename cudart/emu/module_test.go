@@ -13,9 +13,9 @@ import (
 	"mt/cudart/emu"
 )
 
-// tinyPTX has three kernels. store writes each thread's number plus one to p[i+tid]. late exchanges values through
-// shared memory without a barrier. fresh reads unwritten shared memory. late and fresh write the values that they read
-// to p.
+// tinyPTX is a module of three kernels. store writes each thread's number plus one to p[i+tid].
+// late exchanges values through shared memory without the barrier that it needs. fresh reads shared
+// memory that no thread has written. late and fresh write the values that they read to p.
 const tinyPTX = `
 .version 8.0
 .target sm_80
@@ -87,7 +87,7 @@ func ptr[T any](p *T) uintptr {
 
 var pointed any // a stored value escapes to the heap
 
-// kernelRig is a rig with tinyPTX, a stream and memory for 100 words.
+// kernelRig is an emulated driver with tinyPTX loaded, a stream, and memory for 100 words.
 type kernelRig struct {
 	*rig
 	m cudart.Module
@@ -143,7 +143,8 @@ func TestKernelRuns(t *testing.T) {
 	})
 }
 
-// TestKernelParametersByPointers passes parameters as an array of pointers.
+// TestKernelParametersByPointers: a kernel gets the right parameters if they are passed as an array
+// of pointers.
 func TestKernelParametersByPointers(t *testing.T) {
 	r := openKernels(t, emu.Options{})
 	f, err := r.ModuleFunction(r.ctx, r.m, "store")
@@ -186,7 +187,8 @@ func TestKernelFaults(t *testing.T) {
 	}
 }
 
-// TestOrderOfKernels: a kernel's accesses are known and checked only after it has run.
+// TestOrderOfKernels: a kernel that writes memory is checked against unordered accesses of other
+// streams. The driver knows a kernel's accesses only after it has run, so the check comes then.
 func TestOrderOfKernels(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		r := openKernels(t, o)
@@ -232,7 +234,8 @@ func TestLaunchesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestLimitsOfGridsAndBlocks exceeds each limit by one.
+// TestLimitsOfGridsAndBlocks: a launch that exceeds any limit of grids or blocks by one is
+// rejected.
 func TestLimitsOfGridsAndBlocks(t *testing.T) {
 	one := [3]uint32{1, 1, 1}
 	for _, c := range []struct {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Mode selects when enqueued work runs.
+// Mode says when the emulator runs enqueued work, within what streams and events allow.
 type Mode int
 
 const (
-	// Eager runs an operation as soon as its stream and events allow, oldest first.
+	// Eager runs an operation as soon as its stream and events allow, the oldest first.
 	Eager Mode = iota
-	// Random draws the next operation from Options.Seed among all runnable ones. Some operations run early, the others
-	// when a thread waits.
+	// Random picks the next operation at random (Options.Seed) among all that streams and events
+	// allow. Some operations run early, the others when a thread waits.
 	Random
 	// Lazy runs nothing until a thread waits, and then only the work that the wait needs. Among this work it starts
 	// with the newest operation.
@@ -35,9 +35,9 @@ type Options struct {
 	RuntimeVersion    int    // result of cudaRuntimeGetVersion
 	MaxPTXVersion     int    // newest PTX version that the driver accepts, 87 is 8.7; 0: the version of DriverVersion
 
-	// WithoutPeers: no peer access between GPUs, as on many GeForce cards.
+	// WithoutPeers: the GPUs cannot access each other's memory, as many GeForce cards cannot.
 	WithoutPeers bool
-	// SpoilPeers: copies between GPUs deliver wrong bytes, as with an IOMMU in the way.
+	// SpoilPeers: copies between GPUs deliver wrong bytes, as some IOMMUs cause.
 	SpoilPeers bool
 
 	NoDevice       bool // a driver is installed, but there is no GPU
@@ -60,10 +60,12 @@ type Options struct {
 	HostPage int
 	// RefuseRegister is the error code of cudaHostRegister; 0: it succeeds.
 	RefuseRegister int
-	// RefuseProducts is the error code of cublasLtMatmul, even for proposed algorithms; 0: it computes.
+	// RefuseProducts is the error code of every cublasLtMatmul, even with proposed algorithms; 0:
+	// products are computed.
 	RefuseProducts int
-	// ProductTimes lists one entry for each cublasLt algorithm that the heuristic proposes: its extra time on the
-	// device. Events report this time, but nothing really waits. nil: three algorithms without extra time.
+	// ProductTimes has one entry for each cublasLt algorithm that the heuristic proposes: extra
+	// time of the algorithm on the device. Events report this time, but nothing really waits. nil:
+	// three algorithms without extra time.
 	ProductTimes []time.Duration
 	// RegisterLimit is the limit of registered bytes, like a limit of locked memory. Beyond it cudaHostRegister
 	// returns 2. 0: no limit.
@@ -86,28 +88,29 @@ type Options struct {
 	// stands for 999 (unknown error).
 	LostCode int
 
-	// HangAt is the launch that does not end until Driver.EndHang.
+	// HangAt selects a launch that does not end until Driver.EndHang.
 	HangAt Launch
-	// CrashAt is the launch that accesses an illegal address. No context of the process can be used from then on.
+	// CrashAt selects a launch that accesses an illegal address. No context of the process can be
+	// used from then on.
 	CrashAt Launch
-	// FullAt is the number, counted from 1, of the first cudaMalloc that fails with full memory. Later ones fail too,
-	// whatever cudaMemGetInfo reports. 0: none.
+	// FullAt is the number, counted from 1, of the first cudaMalloc that fails for lack of memory.
+	// Later ones fail too, whatever cudaMemGetInfo reports. 0: none.
 	FullAt int
 	// CoreDump is the file that the GPU writes when a kernel fails, like CUDA_COREDUMP_FILE. It contains the kernel
 	// name. "": none.
 	CoreDump string
 
-	// Threads is the number of goroutines that execute a kernel; 0: GOMAXPROCS.
+	// Threads is how many goroutines execute a kernel; 0: GOMAXPROCS.
 	Threads int
 	// CheckGlobal reports races in global memory between blocks of a launch and between warps of a block.
 	CheckGlobal bool
-	// OrderOnly executes a kernel once per combination of parameters, grid and block, and records its accesses. Later
-	// launches with the same combination change no memory; only the order of their accesses is checked. It serves
-	// tests that draw many orders of repeating work.
+	// OrderOnly serves tests that try many orders of repeating work. A kernel executes once for
+	// each combination of parameters, grid and block, and its accesses are recorded. Later launches
+	// with the same combination change no memory; only the order of their accesses is checked.
 	OrderOnly bool
 }
 
-// withDefaults fills in the zero fields of o.
+// withDefaults returns o with defaults in place of zero fields.
 func (o Options) withDefaults() Options {
 	def := func(p *int, v int) {
 		if *p == 0 {

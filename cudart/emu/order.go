@@ -6,9 +6,10 @@ import (
 	"sort"
 )
 
-// Vector clocks decide whether two operations are ordered. The operations of each stream are numbered from 1.
-// Component i of a clock is the number of stream i's newest operation that is known to be complete. The host has a
-// clock, but no component: whatever one host thread has seen complete counts as known to all host threads.
+// This file decides by vector clocks whether two operations are ordered. The operations of each
+// stream are numbered from 1. Component i of a clock is the number of stream i's newest operation
+// that is known to be complete. Each operation has a clock. The host has one too, but no component:
+// if one host thread has seen an operation complete, that counts as known to all host threads.
 
 // clock is a vector clock. It is immutable; missing components are 0.
 type clock []uint64
@@ -35,8 +36,8 @@ func (c clock) join(b clock) clock {
 	return c
 }
 
-// with returns c with the component of the given stream raised to at least n. It returns c itself if nothing
-// changes.
+// with returns a clock in which the component of the given stream is at least n, and the others are
+// as in c. It returns c itself if nothing changes.
 func (c clock) with(stream int, n uint64) clock {
 	if c.at(stream) >= n {
 		return c
@@ -47,18 +48,19 @@ func (c clock) with(stream int, n uint64) clock {
 	return out
 }
 
-// region is a range of bytes, device memory or pinned host memory, in which the order of accesses is checked.
+// region is one allocation of device memory or pinned host memory. The order of accesses to its
+// bytes is checked.
 type region struct {
 	name     string
-	segments []segment // touched ranges, sorted and disjoint
+	segments []segment // ranges accessed so far, sorted and disjoint
 	compact  int       // shrink does nothing below this number of segments
 
 	writers int    // number of pending operations that will write
 	writes  uint64 // number of completed operations that wrote
 }
 
-// segment is a byte range of a region whose bytes have the same history: the last operation that wrote them, and
-// the reads since then, at most one per stream.
+// segment is a byte range of a region whose bytes have the same history. The history is the last
+// operation that wrote them, and the reads since then, at most one for each stream.
 type segment struct {
 	from, to int64
 	write    *op
@@ -72,14 +74,14 @@ type span struct {
 	write    bool
 }
 
-// before reports whether streams, events and synchronization alone guarantee that p is complete when o starts. A nil
-// p stands for no operation and is always complete.
+// before reports whether streams, events and synchronization guarantee that p is complete when o
+// starts. A nil p stands for no operation; it counts as complete.
 func (p *op) before(o *op) bool {
 	return p == nil || p.stream == o.stream || o.base.at(p.stream.id) >= p.n
 }
 
-// touch checks one access of o against earlier accesses and records it. Operations arrive in execution order. d.mu is
-// held.
+// touch checks one access of o against earlier accesses to the same bytes, and records it. It is
+// called in the order in which operations run. d.mu is held.
 func (d *Driver) touch(o *op, s span) {
 	if s.from >= s.to {
 		return
@@ -107,7 +109,7 @@ func (d *Driver) touch(o *op, s span) {
 	at := s.from
 	for i := lo; i < len(r.segments) && at < s.to; i++ {
 		seg := &r.segments[i]
-		if seg.from > at { // never touched before
+		if seg.from > at { // bytes that no operation has accessed before
 			gap := segment{from: at, to: min(seg.from, s.to), reads: []*op{o}}
 			at = gap.to
 			r.segments = slices.Insert(r.segments, i, gap)
@@ -137,8 +139,8 @@ func (r *region) cut(at int64) int {
 	return i + 1
 }
 
-// shrink merges neighbouring segments with the same history, which keeps the list short. It does nothing until the
-// number of segments has reached r.compact.
+// shrink merges neighbouring segments with the same history, so that the list stays short. It does
+// nothing until there are r.compact segments.
 func (r *region) shrink() {
 	if len(r.segments) < max(r.compact, 64) {
 		return
@@ -157,8 +159,8 @@ func (r *region) shrink() {
 	r.compact = 2 * len(out)
 }
 
-// withRead returns a copy of reads with o added. o replaces an earlier read of its stream, because it comes after
-// that.
+// withRead returns a copy of reads with o added. An earlier read of the same stream is left out,
+// because o comes after it.
 func withRead(reads []*op, o *op) []*op {
 	out := make([]*op, 0, len(reads)+1)
 	for _, p := range reads {
@@ -169,8 +171,8 @@ func withRead(reads []*op, o *op) []*op {
 	return append(out, o)
 }
 
-// unordered records a fault: o accesses bytes of s that p has accessed (pWrites: written), and nothing orders the
-// two. seg is the segment with p's access.
+// unordered records a fault: o accesses bytes of s after p has accessed them, and nothing orders
+// the two. If pWrites is true, p has written them. The access of p is recorded in the segment seg.
 func (d *Driver) unordered(o *op, s span, p *op, pWrites bool, seg *segment) {
 	d.fault(Order, "%s %s bytes %d to %d of %s that %s %s, and nothing orders them (of that stream's operations it comes after %d, not after %d)",
 		o, verb(s.write), max(s.from, seg.from), min(s.to, seg.to), s.region.name, p, past(pWrites), o.base.at(p.stream.id), p.n)
@@ -190,8 +192,8 @@ func past(write bool) string {
 	return "read"
 }
 
-// unused is called by a function, call, before it releases the memory of r. It records a fault for each operation
-// on r that the host does not know to be complete. d.mu is held.
+// unused is called before the memory of r is released; call is the name of the C function that does
+// so. It records a fault for each operation on r that the host has not waited for. d.mu is held.
 func (d *Driver) unused(call string, r *region) {
 	var last *op
 	for _, seg := range r.segments {

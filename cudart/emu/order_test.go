@@ -8,8 +8,9 @@ import (
 	"mt/cudart/emu"
 )
 
-// TestCopyBeforeItsEvent: one stream reads what another stream writes. With an event wait there is no fault. Without
-// it there is one, in either order of execution.
+// TestCopyBeforeItsEvent: if one stream reads bytes that another stream writes, and waits for the
+// writer's event, there is no fault. Without the wait there is one, whichever of the two runs
+// first.
 func TestCopyBeforeItsEvent(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		for _, waits := range []bool{true, false} {
@@ -37,7 +38,8 @@ func TestCopyBeforeItsEvent(t *testing.T) {
 	})
 }
 
-// TestReusedTooEarly: a buffer is refilled while a copy may still read it.
+// TestReusedTooEarly: refilling a buffer while a copy may still read it is a fault, unless an event
+// orders the two.
 func TestReusedTooEarly(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		for _, waits := range []bool{true, false} {
@@ -68,7 +70,8 @@ func TestReusedTooEarly(t *testing.T) {
 	})
 }
 
-// TestDisjointBytesNeedNoOrder: streams that touch different bytes, or only read, need no order.
+// TestDisjointBytesNeedNoOrder: unordered streams that access different bytes, or only read the
+// same bytes, cause no fault.
 func TestDisjointBytesNeedNoOrder(t *testing.T) {
 	r := open(t, emu.Options{Mode: emu.Random})
 	s1, s2 := r.stream(), r.stream()
@@ -87,7 +90,8 @@ func TestDisjointBytesNeedNoOrder(t *testing.T) {
 	r.close()
 }
 
-// TestOrderThroughTheHost: an operation enqueued after a host wait is ordered after the awaited operation.
+// TestOrderThroughTheHost: an operation that is enqueued after the host has waited for another one
+// is ordered after it. No event is needed.
 func TestOrderThroughTheHost(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		r := open(t, o)
@@ -110,7 +114,8 @@ func TestOrderThroughTheHost(t *testing.T) {
 	})
 }
 
-// TestOrderOfPinnedMemory: a slab is written while a copy from it may be pending.
+// TestOrderOfPinnedMemory: a copy that writes pinned memory while another copy may still read it is
+// a fault.
 func TestOrderOfPinnedMemory(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		r := open(t, o)
@@ -127,7 +132,8 @@ func TestOrderOfPinnedMemory(t *testing.T) {
 	})
 }
 
-// TestHostChangesItsSide: the host writes to a slab that a pending copy reads or fills.
+// TestHostChangesItsSide: it is a fault if the host changes pinned memory that a pending copy reads
+// or fills.
 func TestHostChangesItsSide(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -158,7 +164,8 @@ func TestHostChangesItsSide(t *testing.T) {
 	}
 }
 
-// TestFreedInUse: memory is freed before the host has waited for its use.
+// TestFreedInUse: it is a fault to free memory before the host has waited for the work that uses
+// it.
 func TestFreedInUse(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		r := open(t, o)
@@ -177,7 +184,8 @@ func TestFreedInUse(t *testing.T) {
 	r.expect(emu.Order, "cudaFreeHost of allocated host memory #1", "copy to device")
 }
 
-// TestHistoryStaysSmall: thousands of accesses to pieces leave a small history that still detects a wrong access.
+// TestHistoryStaysSmall: after thousands of accesses to parts of a buffer, its history is short and
+// still shows a wrong access.
 func TestHistoryStaysSmall(t *testing.T) {
 	r := open(t, emu.Options{})
 	s1, s2 := r.stream(), r.stream()

@@ -2,9 +2,9 @@ package emu
 
 import "fmt"
 
-// This file emulates peer access between devices. Only copies between two devices can use it, and only if the device
-// of the stream has access to the other. Kernels and other copies never use peer access here, although real hardware
-// allows it.
+// This file emulates peer access: access of one device to the memory of another. Here only copies
+// between two devices use it, and only if the device of the stream has access to the other. Kernels
+// and other copies never use it, although real hardware allows that.
 
 // runtimePeers returns the peer functions of libcudart.
 func runtimePeers() []symbol {
@@ -62,8 +62,8 @@ func (d *Driver) enablePeerAccess(peer int32, flags uint32) int32 {
 	})
 }
 
-// memcpyPeerAsync is cudaMemcpyPeerAsync. Without peer access CUDA would copy through the host. Callers never want
-// this, so it is a fault.
+// memcpyPeerAsync is cudaMemcpyPeerAsync. Without peer access CUDA would copy through the host. mt
+// never wants this, so it is a fault.
 func (d *Driver) memcpyPeerAsync(dst uint64, to int32, src uint64, from int32, n, sh uint64) int32 {
 	const call = "cudaMemcpyPeerAsync"
 	s, ok := d.streamOf(sh, call)

@@ -10,7 +10,8 @@ import (
 	"mt/cudart/emu"
 )
 
-// TestPeerCopies: a device with peer access copies in both directions, and events order the two devices.
+// TestPeerCopies: a device with peer access copies to and from the other device's memory, and
+// events order the work of both.
 func TestPeerCopies(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		p := openPair(t, o)
@@ -64,7 +65,7 @@ func TestPeerCopies(t *testing.T) {
 	})
 }
 
-// TestPeerFaults: an illegal copy between two devices is a fault that names both.
+// TestPeerFaults: a wrong copy between two devices is recorded as a fault that names both devices.
 func TestPeerFaults(t *testing.T) {
 	for name, tc := range map[string]struct {
 		do   func(p *pair, a, b *half) error
@@ -109,7 +110,8 @@ func TestPeerFaults(t *testing.T) {
 	}
 }
 
-// TestWithoutPeers: CUDA reports GPUs that cannot reach each other.
+// TestWithoutPeers: with Options.WithoutPeers, cudaDeviceCanAccessPeer returns 0, and enabling
+// access is an error.
 func TestWithoutPeers(t *testing.T) {
 	p := openPair(t, emu.Options{WithoutPeers: true})
 	if can, err := p.c.DeviceCanAccessPeer(0, 1); can || err != nil {

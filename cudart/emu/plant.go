@@ -25,7 +25,8 @@ var libraries = map[string]func(*Options) *bool{
 // plantable lists the forms of Plant's text, for its error.
 const plantable = "hang[:KERNEL[:N]], fault[:KERNEL[:N]], oom[:N or :N MiB] or missing:LIBRARY (cudart, cublasLt or nvml)"
 
-// Plant adds the fault that text names to the options; "": none.
+// Plant sets the options for the failure that text names; "": none. Users name it to see how mt
+// behaves.
 //
 //	hang:KERNEL:N     the N-th launch of a kernel whose name begins with KERNEL never ends
 //	fault:KERNEL:N    that launch accesses an illegal address: error 700, and the context is lost
@@ -33,7 +34,8 @@ const plantable = "hang[:KERNEL[:N]], fault[:KERNEL[:N]], oom[:N or :N MiB] or m
 //	oom:N MiB         the device has that much memory
 //	missing:LIBRARY   cudart, cublasLt or nvml is not installed
 //
-// Without KERNEL every kernel counts. N defaults to 1. The error for an unknown fault lists the valid forms.
+// Without KERNEL every kernel counts. N defaults to 1. The error for an unknown failure lists the
+// valid forms.
 func (o *Options) Plant(text string) error {
 	if text == "" {
 		return nil
@@ -76,7 +78,7 @@ func (o *Options) Plant(text string) error {
 	return fmt.Errorf("fault %q: there is no kind %q; it takes %s", text, kind, plantable)
 }
 
-// launchOf parses KERNEL:N.
+// launchOf parses the text KERNEL:N, which selects a launch.
 func launchOf(text string) (Launch, error) {
 	kernel, number, given := strings.Cut(text, ":")
 	if !given {
@@ -89,11 +91,12 @@ func launchOf(text string) (Launch, error) {
 	return Launch{kernel, n}, nil
 }
 
-// errPlanted is the error of the launch that Options.CrashAt selects. The options ask for this failure, so it is
-// not recorded as a mistake of the program under test.
+// errPlanted is the error of the launch that Options.CrashAt selects. The options ask for this
+// failure, so it does not count as a mistake of the program under test.
 var errPlanted = errors.New("an illegal memory access was encountered")
 
-// plant makes o, a launch of the kernel f, hang or crash if the options say so. d.mu is held.
+// plant makes o, a launch of the kernel f, hang or crash if Options.HangAt or CrashAt selects it.
+// d.mu is held.
 func (d *Driver) plant(o *op, f *function) {
 	if l := d.opt.HangAt; l.N > 0 && strings.HasPrefix(f.name, l.Kernel) {
 		d.hanging++
@@ -106,8 +109,8 @@ func (d *Driver) plant(o *op, f *function) {
 	}
 }
 
-// stopped handles a kernel o that failed with err: it makes all contexts unusable and, if asked for, writes the
-// core dump. d.mu is held.
+// stopped is called when the kernel o has failed with err. It makes all contexts unusable and, if
+// Options.CoreDump says so, writes the core dump. d.mu is held.
 func (d *Driver) stopped(o *op, err error) {
 	if d.opt.CoreDump != "" {
 		dump := fmt.Sprintf("%s\n%v\n", o.what, err)

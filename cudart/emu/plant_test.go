@@ -13,7 +13,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestPlant: the text of a fault sets options. An unknown fault is an error that lists the valid ones.
+// TestPlant: each form of the text sets the right options. Any other text is an error that lists
+// the valid forms.
 func TestPlant(t *testing.T) {
 	for text, want := range map[string]emu.Options{
 		"":                 {},
@@ -52,14 +53,15 @@ func TestPlant(t *testing.T) {
 	}
 }
 
-// planted opens a driver with the planted fault. The program is the one of the other fault tests.
+// planted opens an emulated driver with the failure that text names.
 func planted(t *testing.T, o emu.Options, text string) *rig {
 	t.Helper()
 	testkit.NoError(t, o.Plant(text))
 	return open(t, o)
 }
 
-// TestCrash: the selected launch loses the context and is named in the core dump. It is not a fault of the program.
+// TestCrash: the launch that "fault:" selects loses the context, and the core dump names its
+// kernel. It does not count as a mistake of the program.
 func TestCrash(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		o.CoreDump = filepath.Join(t.TempDir(), "a.cudacore")
@@ -81,7 +83,7 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// TestHangAt: the selected launch hangs; the launch before it completes.
+// TestHangAt: the launch that "hang:" selects hangs; the one before it completes.
 func TestHangAt(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		r := planted(t, o, "hang:store:2")
@@ -112,7 +114,7 @@ func TestHangAt(t *testing.T) {
 	})
 }
 
-// TestFull: from the selected allocation on, memory is full.
+// TestFull: from the allocation that "oom:" selects on, every allocation fails.
 func TestFull(t *testing.T) {
 	r := planted(t, emu.Options{}, "oom:2")
 	p := r.malloc(256)
@@ -131,7 +133,8 @@ func TestFull(t *testing.T) {
 	r.close()
 }
 
-// TestMissing: a missing library is not bound. Without libcudart nothing is bound.
+// TestMissing: a library that "missing:" names counts as not installed. Without libcudart, New
+// fails.
 func TestMissing(t *testing.T) {
 	for text, want := range map[string]bool{"missing:cublasLt": true, "missing:nvml": true, "missing:cudart": false} {
 		var o emu.Options

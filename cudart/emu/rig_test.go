@@ -12,7 +12,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// rig is a driver and its bindings, for one device.
+// rig is an emulated driver with cudart bound to it. Its methods act on one device.
 type rig struct {
 	*cudart.CUDA
 	t       *testing.T
@@ -30,8 +30,8 @@ func open(t *testing.T, o emu.Options) *rig {
 	return &rig{CUDA: c, t: t, d: d}
 }
 
-// context returns the primary context of the device. It retains the context on first use, unless the test has done so.
-// 0: not available.
+// context returns the primary context of the rig's device. On first use it retains the context,
+// unless the test has done so. 0: the context cannot be retained.
 func (r *rig) context() cudart.Context {
 	if r.ctx == 0 {
 		ctx, err := r.PrimaryContext(r.ordinal)
@@ -40,7 +40,7 @@ func (r *rig) context() cudart.Context {
 	return r.ctx
 }
 
-// end releases the context.
+// end releases the context if the rig has retained it.
 func (r *rig) end() {
 	r.t.Helper()
 	if r.own {
@@ -113,7 +113,7 @@ func (r *rig) sync(s cudart.Stream) {
 	r.must(r.StreamSynchronize(s))
 }
 
-// pageable returns n bytes of the Go heap, which, unlike a stack, does not move.
+// pageable returns n bytes of the Go heap, which is not pinned and, unlike a stack, does not move.
 func pageable(n int) []byte {
 	kept = make([]byte, n)
 	return kept
@@ -123,7 +123,8 @@ var kept []byte
 
 func addr(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// expect fails the test unless there is exactly one fault, of the given kind and with all given words.
+// expect fails the test unless the driver has recorded exactly one fault, of this kind and with all
+// these words.
 func (r *rig) expect(k emu.Kind, words ...string) {
 	r.t.Helper()
 	faults := r.d.Faults()
@@ -148,7 +149,7 @@ var modes = []struct {
 	{"lazy", emu.Options{Mode: emu.Lazy}},
 }
 
-// inModes runs a test in each mode.
+// inModes runs a test in each mode of the emulator (Eager, Random, Lazy).
 func inModes(t *testing.T, f func(t *testing.T, o emu.Options)) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) { f(t, m.opt) })

@@ -2,8 +2,8 @@ package emu
 
 import "mt/cudart"
 
-// Signatures follow cuda_runtime_api.h: int and enum are int32, size_t is uint64. Pointers that C only passes on are
-// uint64.
+// The signatures in this file follow cuda_runtime_api.h: int and enum are int32, size_t is uint64.
+// Pointers that are only passed on are uint64.
 
 // runtimeSymbols returns the functions of libcudart.
 func runtimeSymbols() []symbol {
@@ -157,7 +157,7 @@ func runtimeEvents() []symbol {
 	}
 }
 
-// put stores v through a pointer from C and returns the resulting code.
+// put stores the result v at p, a pointer from C, and returns the status code of the call.
 func put[T any](p *T, v T) int32 {
 	if p == nil {
 		return errInvalidValue

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// One goroutine, the scheduler, runs all operations, one at a time. Host threads only enqueue operations and wait.
+// One goroutine, the scheduler, runs all operations of a driver, one at a time. Host threads only
+// enqueue operations and wait for them.
 
 // enqueue appends o to a stream. d.mu is held.
 func (d *Driver) enqueue(s *stream, o *op) {
@@ -35,8 +36,8 @@ func (d *Driver) enqueue(s *stream, o *op) {
 	}
 }
 
-// learn records in the host's clock that a host thread has seen o complete. Everything that is ordered before o is
-// then known to be complete too.
+// learn is called when a host thread has seen o complete. It records in the host's clock that o,
+// and everything ordered before o, is complete.
 func (d *Driver) learn(o *op) {
 	host := d.host.join(o.base).with(o.stream.id, o.n)
 	if !slices.Equal(host, d.host) {
@@ -80,8 +81,8 @@ func (d *Driver) drain() {
 	}
 }
 
-// want marks o, and everything that must run before o, as needed by a waiting thread. In mode Lazy only marked
-// operations run; other modes ignore the mark.
+// want marks o, and everything that must run before o, because a thread waits for o. In mode Lazy
+// only marked operations run; other modes ignore the mark.
 func (d *Driver) want(o *op) {
 	if d.opt.Mode != Lazy || o.done || o.needed {
 		return
@@ -100,7 +101,8 @@ func (d *Driver) want(o *op) {
 	}
 }
 
-// cancel marks all operations as complete without running them, because the context is unusable. d.mu is held.
+// cancel is called when the context has become unusable. It marks all operations as complete
+// without running them. d.mu is held.
 func (d *Driver) cancel() {
 	for _, s := range d.streams {
 		for _, o := range s.queue {
@@ -148,8 +150,8 @@ func (d *Driver) schedule() {
 	}
 }
 
-// pick returns the next operation to run; nil: none may run, or none should run yet in this mode. The operation is
-// the first of its stream's queue.
+// pick returns the operation to run next, the first one in the queue of its stream. It returns nil
+// if none may run, or if none should run yet in this mode.
 func (d *Driver) pick() *op {
 	if d.opt.Mode == Random && d.waiting == 0 && d.credit == 0 && !d.closed {
 		return nil
@@ -186,13 +188,13 @@ func (d *Driver) pick() *op {
 	return best
 }
 
-// hangs reports whether o must not end yet because Options.Hang or Options.HangAt selects it.
+// hangs reports whether Options.Hang or HangAt selects o, so that it must not end before EndHang.
 func (d *Driver) hangs(o *op) bool {
 	return !d.hangEnded && (o.hung || d.opt.Hang != "" && o.run != nil && strings.Contains(o.what, d.opt.Hang))
 }
 
-// EndHang resumes the work that Options.Hang or HangAt holds up. With a code other than 0 the work traps instead, and
-// the contexts are lost with this code.
+// EndHang ends the hang of work that Options.Hang or HangAt selects, and the work completes. With a
+// code other than 0 the work traps instead, and the contexts are lost with this code.
 func (d *Driver) EndHang(code int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -240,7 +242,8 @@ func (d *Driver) execute(o *op) {
 	d.retire(s)
 }
 
-// retire drops a stream that the program has destroyed once it has no pending work.
+// retire removes the stream s from the driver if the program has destroyed it and no work is
+// pending.
 func (d *Driver) retire(s *stream) {
 	if s.destroyed && len(s.queue) == 0 {
 		if i := slices.Index(d.streams, s); i >= 0 {

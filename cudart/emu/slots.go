@@ -11,9 +11,9 @@ import (
 	"mt/cudart"
 )
 
-// A callback is a C function pointer that calls Go. A process can create 2000 callbacks and cannot free any, so
-// drivers cannot each have their own. Callbacks belong to slots instead. A slot creates a callback when its C
-// function is first requested, and serves one driver after the other.
+// A callback is a C function pointer that calls Go. purego lets a process create 2000 callbacks and
+// cannot free any, so drivers cannot each have their own. Callbacks belong to slots instead. A slot
+// creates a callback when its C function is first requested, and serves one driver after the other.
 
 // maxOpen is the number of drivers that can be open at the same time.
 const maxOpen = 18
@@ -30,30 +30,31 @@ var slots = struct {
 	free chan *slot // idle slots, first in, first out; capacity for all slots
 }{free: make(chan *slot, maxOpen)}
 
-// class says what a call does that Options.FailCall makes fail.
+// class is the kind of work of a C function, and so decides how it fails if Options.FailCall
+// selects it.
 type class uint8
 
 const (
-	plain      class = iota // does nothing and fails
-	release                 // releases nevertheless, and fails
-	waits                   // waits nevertheless, and fails
-	prologue                // does nothing and fails; a later release may need it (see Live)
+	plain      class = iota // does nothing and returns an error
+	release                 // releases the object all the same, and returns an error
+	waits                   // waits all the same, and returns an error
+	prologue                // does nothing and returns an error; a later release may depend on it (see Live)
 	infallible              // cannot fail
 )
 
-// need is what must exist for a call to succeed, such as a device or a current context.
+// need is a condition for the success of a C function, such as a device or a current context.
 type need uint8
 
 const (
 	needNothing need = iota
 	needDevice       // a device and a recent enough driver
 	needRuntime      // like needDevice; libcudart makes the primary context current
-	needInit         // cuInit
-	needContext      // like needInit, and a current context
+	needInit         // a call of cuInit before
+	needContext      // a call of cuInit before, and a current context
 	needCurrent      // a current context, from libcuda or libcudart
 )
 
-// symbol is one C function.
+// symbol is one C function that the emulator provides.
 type symbol struct {
 	lib   cudart.Library
 	name  string
@@ -63,7 +64,8 @@ type symbol struct {
 	index uint16
 }
 
-// code returns the status code among cuda, blas and ml that belongs to the symbol's library.
+// code returns cuda, blas or ml, whichever is the status code for the library that the symbol
+// belongs to.
 func (s *symbol) code(cuda, blas, ml int32) int32 {
 	switch s.lib {
 	case cudart.BlasLt:
@@ -112,8 +114,9 @@ func (d *Driver) Symbol(lib cudart.Library, name string) uintptr {
 	return d.slot.addrs[s.index]
 }
 
-// takeSlot takes a free slot for d. If too many drivers are open, it waits up to a minute for a Close, so that
-// parallel tests take turns. It panics afterwards, which exposes a driver that is never closed.
+// takeSlot takes a free slot for d. If too many drivers are open, it waits up to a minute until one
+// is closed, so that parallel tests take turns. Then it panics, since some driver is probably never
+// closed.
 func takeSlot(d *Driver) *slot {
 	s := freeSlot()
 	if s == nil {
@@ -127,8 +130,8 @@ func takeSlot(d *Driver) *slot {
 	return s
 }
 
-// freeSlot returns a free slot; nil if it would have to wait. It creates the first few slots before it reuses any, so
-// that a call after Close rarely reaches another driver.
+// freeSlot returns a free slot, or nil if all are in use. It creates the first few slots before it
+// reuses any. So a late call to a closed driver rarely reaches another driver.
 func freeSlot() *slot {
 	slots.Lock()
 	defer slots.Unlock()
@@ -157,14 +160,16 @@ func (d *Driver) unbind() {
 	}
 }
 
-// caller is the slot and the C function of a callback. The slot tells which driver is meant.
+// caller identifies one callback by its slot and its C function. The driver that has the slot
+// handles the call.
 type caller struct {
 	slot   *slot
 	symbol *symbol
 }
 
-// do runs f for the slot's driver, with d.mu held, and returns the status code for C. It counts the call, and makes
-// it fail if the options or the driver's state require this. Without a driver the library counts as closed.
+// do runs f for the slot's driver, with d.mu held, and returns the status code for C. It counts the
+// call, and makes it fail if the options or the driver's state say so. If no driver has the slot,
+// the call fails as after the end of the process.
 func (c caller) do(f func(d *Driver) int32) int32 {
 	d := c.slot.driver.Load()
 	if d == nil {
@@ -184,7 +189,8 @@ func (c caller) do(f func(d *Driver) int32) int32 {
 	return code
 }
 
-// thread returns the state of the calling OS thread. A callback stays on its thread. d.mu is held.
+// thread returns CUDA's state of the calling OS thread. Go runs a callback on the thread that C
+// called it on. d.mu is held.
 func (d *Driver) thread() *thread {
 	id := threadID()
 	t := d.threads[id]

@@ -8,7 +8,7 @@ import (
 // stream is a queue of operations that run in order.
 type stream struct {
 	gpu       *gpu
-	id        int // its component in clocks
+	id        int // index of its component in clocks
 	name      string
 	queue     []*op // incomplete operations; queue[0] may be running
 	last      *op   // newest operation, complete or not
@@ -36,7 +36,7 @@ type op struct {
 	extra   time.Duration          // time that events add to its duration
 
 	done    bool
-	hung    bool // see Options.HangAt
+	hung    bool // Options.HangAt has selected it
 	needed  bool // Lazy: a thread waits for it
 	waiters int
 }
@@ -64,8 +64,8 @@ func (d *Driver) newStream(name string) *stream {
 	return s
 }
 
-// streamCreate is cudaStreamCreateWithFlags. The implicit synchronization of the default stream with blocking streams
-// is not emulated.
+// streamCreate is cudaStreamCreateWithFlags. In CUDA, blocking streams synchronize implicitly with
+// the default stream; the emulator does not emulate this.
 func (d *Driver) streamCreate(p *uint64, flags uint32) int32 {
 	if p == nil || flags > 1 {
 		return errInvalidValue
@@ -265,9 +265,9 @@ func (d *Driver) memcpyAsync(dst, src, n uint64, copyKind int32, sh uint64) int3
 	return 0
 }
 
-// side returns the n bytes at addr, one side of a copy, and adds them to o's spans. onDevice: the memory should be
-// the device's. write: the copy writes it. pageable: it is host memory that is not pinned. code is 0 unless the
-// address is invalid.
+// side returns the n bytes at addr, one side of a copy, and records them as an access of o. They
+// must be device memory if onDevice is true, and are written if write is true. The result pageable
+// reports host memory that is not pinned. The code is 0 unless the address is invalid.
 func (d *Driver) side(o *op, addr, n uint64, onDevice, write bool) (bytes []byte, pageable bool, code int32) {
 	if onDevice {
 		r, code := d.reach(o.what, o.gpu, addr, n)

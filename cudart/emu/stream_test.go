@@ -106,7 +106,8 @@ func TestWaitRefersToTheLastRecordBeforeIt(t *testing.T) {
 	r.expect(emu.Order, "set of 4 bytes", "stream #1", "stream #2", "device memory #2")
 }
 
-// TestRandomOrders: different seeds run two unordered operations in different orders.
+// TestRandomOrders: with different seeds, mode Random runs two unordered operations in different
+// orders.
 func TestRandomOrders(t *testing.T) {
 	last := map[byte]bool{}
 	for seed := range uint64(30) {
@@ -199,8 +200,8 @@ func TestManyThreadsWaitAtOnce(t *testing.T) {
 	})
 }
 
-// TestHundredsOfDrivers opens drivers one after the other, and then more than can be open at a time, so that they take
-// turns.
+// TestHundredsOfDrivers: a process can open any number of drivers one after the other. If it opens
+// more at a time than there are slots, New waits until another is closed.
 func TestHundredsOfDrivers(t *testing.T) {
 	var all sync.WaitGroup
 	for range 25 {

@@ -10,7 +10,8 @@ import (
 // tensorMapSince is the oldest driver version that has cuTensorMapEncodeTiled, in the format of cuDriverGetVersion.
 const tensorMapSince = 12000
 
-// tensorMapArguments are the arguments of cuTensorMapEncodeTiled after the map.
+// tensorMapArguments are the arguments of cuTensorMapEncodeTiled, except for the first, the address
+// of the map.
 type tensorMapArguments struct {
 	kind, rank          uint32
 	address             uint64

@@ -21,7 +21,8 @@ type tensorArguments struct {
 	shift                                uintptr // offset of the map from a multiple of 64
 }
 
-// encode calls cuTensorMapEncodeTiled at f.
+// encode calls cuTensorMapEncodeTiled, whose address is f, with these arguments, and returns its
+// status code.
 func (a *tensorArguments) encode(f uintptr) int {
 	at := (ptr(&a.room[0])+63)&^63 + a.shift
 	pointed = a
@@ -29,7 +30,8 @@ func (a *tensorArguments) encode(f uintptr) int {
 		uintptr(a.interleave), uintptr(a.swizzle), uintptr(a.promotion), uintptr(a.fill))
 }
 
-// TestTensorMaps: the emulator rejects and reports whatever the driver would reject.
+// TestTensorMaps: the emulator rejects every argument of cuTensorMapEncodeTiled that the driver
+// rejects, and records a fault.
 func TestTensorMaps(t *testing.T) {
 	good := func() *tensorArguments {
 		return &tensorArguments{sizes: [5]uint64{1000, 70}, strides: [4]uint64{2000}, box: [5]uint32{64, 256}, every: [5]uint32{1, 1}, kind: 9, rank: 2,
@@ -73,7 +75,7 @@ func TestTensorMaps(t *testing.T) {
 	}
 }
 
-// TestTensorMapsOfOldDrivers: the function does not exist before CUDA 12.0.
+// TestTensorMapsOfOldDrivers: drivers before CUDA 12.0 have no cuTensorMapEncodeTiled.
 func TestTensorMapsOfOldDrivers(t *testing.T) {
 	for version, there := range map[int]bool{11080: false, 12000: true} {
 		d := emu.New(emu.Options{DriverVersion: version})

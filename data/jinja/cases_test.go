@@ -11,10 +11,10 @@ import (
 	"mt/internal/testkit"
 )
 
-// clock is the time that testdata/environment.py renders at.
+// clock returns the fixed time at which testdata/environment.py renders with Jinja.
 func clock() time.Time { return time.Date(2024, 7, 26, 14, 5, 9, 1234000, time.UTC) }
 
-// decoded reads a JSON file of testdata.
+// decoded reads a JSON file of testdata, which must hold an object.
 func decoded(t testing.TB, path string) *Object {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -36,7 +36,7 @@ func member[T any](t testing.TB, o *Object, key string) T {
 	return out
 }
 
-// varsOf are an object's members as variables.
+// varsOf returns an object's members as a template's variables.
 func varsOf(o *Object) map[string]any {
 	vars := map[string]any{}
 	for _, k := range o.Keys() {
@@ -45,7 +45,8 @@ func varsOf(o *Object) map[string]any {
 	return vars
 }
 
-// render parses and renders; a panic is a fault of the test's.
+// render parses and renders a template. It does not recover from panics: a panic that leaves the
+// package fails the test.
 func render(name, source string, vars map[string]any) (*Rendered, error) {
 	tmpl, err := Parse(name, source)
 	if err != nil {
@@ -55,7 +56,7 @@ func render(name, source string, vars map[string]any) (*Rendered, error) {
 	return tmpl.Render(vars)
 }
 
-// characters are spans of bytes as spans of characters.
+// characters converts spans of bytes into spans of characters, which Python counts in.
 func characters(text string, spans []Span) [][2]int64 {
 	var out [][2]int64
 	for _, s := range spans {
@@ -65,8 +66,8 @@ func characters(text string, spans []Span) [][2]int64 {
 	return out
 }
 
-// TestAsJinja compares every case of testdata/cases.json, which render.py makes
-// with jinja2: equal texts, equal {% generation %} spans, the same failures.
+// TestAsJinja: every case of testdata/cases.json gives the same text, the same {% generation %}
+// spans and the same failures as Python's jinja2. render.py recorded the cases.
 func TestAsJinja(t *testing.T) {
 	checkCases(t, filepath.Join("testdata", "cases.json"), filepath.Join("testdata", "templates"))
 }
@@ -92,7 +93,7 @@ func checkCases(t *testing.T, path, templates string) {
 	}
 }
 
-// sameCase compares one rendering with what Jinja made.
+// sameCase compares one rendering with Jinja's, which the case c records.
 func sameCase(t *testing.T, c *Object, name string, got *Rendered, err error) bool {
 	t.Helper()
 	if why, failed := c.Get("error"); failed {
@@ -112,7 +113,7 @@ func sameCase(t *testing.T, c *Object, name string, got *Rendered, err error) bo
 	}
 	spans, _ := c.Get("generation")
 	if strings.Contains(name, "macro") || spans == nil && len(got.Generation) == 0 {
-		return true // in a macro Transformers counts from the wrong place
+		return true // Transformers reports wrong offsets for spans inside macros
 	}
 	list, _ := spans.([]any)
 	have := characters(got.Text, got.Generation)
@@ -126,7 +127,8 @@ func sameCase(t *testing.T, c *Object, name string, got *Rendered, err error) bo
 	return len(list) == len(have)
 }
 
-// TestDifferences compares the random cases that testdata/differences.py makes.
+// TestDifferences: random templates give the same results as Python's jinja2.
+// testdata/differences.py makes the cases and runs this test.
 func TestDifferences(t *testing.T) {
 	path := os.Getenv("MT_TEMPLATE_CASES")
 	if path == "" {
@@ -135,7 +137,7 @@ func TestDifferences(t *testing.T) {
 	checkCases(t, path, "")
 }
 
-// seeds are the templates of testdata.
+// seeds returns the source texts of the templates in testdata.
 func seeds(f *testing.F) []string {
 	files, err := filepath.Glob(filepath.Join("testdata", "templates", "*.jinja"))
 	if err != nil || len(files) == 0 {
@@ -156,7 +158,8 @@ func seeds(f *testing.F) []string {
 	return out
 }
 
-// FuzzParse: any text is a template or an *Error with a place in it.
+// FuzzParse: Parse accepts any text as a template, or returns an *Error with a position inside the
+// text.
 func FuzzParse(f *testing.F) {
 	for _, s := range seeds(f) {
 		f.Add(s)
@@ -175,8 +178,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzRender: any template ends, within its budget, with text or an *Error, and
-// its spans lie in the text.
+// FuzzRender: rendering any template ends within its limits, with text or an *Error. The spans it
+// reports lie inside the text.
 func FuzzRender(f *testing.F) {
 	for _, s := range seeds(f) {
 		f.Add(s, "Hi <think>a</think>")

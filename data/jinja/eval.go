@@ -13,8 +13,9 @@ import (
 // eval returns the value of the expression e, with the variables of scope s.
 func (r *run) eval(e expr, s *scope) any { return plain(r.raw(e, s)) }
 
-// raw is eval, except that text written by a macro stays a *spanned: it keeps the record of the message that wrote
-// each part.
+// raw returns the value of the expression e like eval, except that text written by a macro stays a
+// *spanned. A *spanned records the message that wrote each part of the text; eval returns a plain
+// string.
 func (r *run) raw(e expr, s *scope) any {
 	r.step(1)
 	switch e := e.(type) {
@@ -141,7 +142,7 @@ func (r *run) compare(e *compareExpr, s *scope) any {
 	return true
 }
 
-// usable fails if v is undefined; the message says which name was not found.
+// usable fails if v is an undefined value. The error says which name was not found.
 func (r *run) usable(v any) {
 	if u, ok := v.(*undefined); ok {
 		r.fail("%s", u.hint)
@@ -695,8 +696,8 @@ func (p *parser) filter(e expr, name token) expr {
 	return f
 }
 
-// mustExist records the filter or test f as missing if no filter or test has its name. While p.soft is set, an
-// unknown name fails only when it runs.
+// mustExist records the filter or test f in p.missing if there is none of its name. If p.soft is
+// set, it records nothing, and the template fails only when f runs.
 func (p *parser) mustExist(f *filterExpr) {
 	if _, missing := named(f.name, f.test); missing != "" && !p.soft {
 		p.missing = append(p.missing, syntaxError{f.pos, missing})
@@ -725,12 +726,12 @@ func (p *parser) test(e expr) expr {
 	return f
 }
 
-// maxBits is the largest size of an integer in bits; a larger result is an error. Python has no limit, but a template
-// could then take any amount of time.
+// maxBits is the largest size of an integer in bits; a larger result is an error. Python has no
+// limit, but without one a template could take any amount of time.
 const maxBits = 1 << 14
 
-// small returns i op j if both operands are within ±2^31 and small knows the operator. Otherwise it returns false,
-// and integer computes the result.
+// small returns i op j, computed in int64, if both operands are within ±2^31 and op is one of its
+// cases. Otherwise it returns false, and the slower integer computes the result.
 func small(op string, i, j int64) (int64, bool) {
 	const far = 1 << 31
 	if i < -far || i > far || j < -far || j > far {

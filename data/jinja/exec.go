@@ -105,8 +105,9 @@ func (r *run) captured(body []stmt, filter expr, s *scope) (v any, sig signal) {
 	return v, ended
 }
 
-// filtered applies to v the filters of a filter block or set block; e is their expression, with nothing at the
-// innermost place.
+// filtered applies to v the filters of a filter block or set block. e is the expression of the
+// chained filters. The value that the innermost filter applies to is nil in e, and v takes its
+// place.
 func (r *run) filtered(e expr, v any, s *scope) any {
 	f := e.(*filterExpr)
 	if f.node != nil {
@@ -380,8 +381,8 @@ func (r *run) filteredItems(st *forStmt, s *scope, it *iterator) *iterator {
 	}}
 }
 
-// packed returns an item as the loop's variables, target, hold it after assignment. For several variables this is a
-// tuple, even if item was a list, as in Jinja for a loop with a test.
+// packed returns an item in the form that the loop's variables, target, have after assignment. For
+// several variables this is a tuple, even if item was a list, as in Jinja for a loop with a test.
 func (r *run) packed(target expr, item any, s *scope) any {
 	t, ok := target.(*listExpr)
 	if !ok {
@@ -420,8 +421,8 @@ func (r *run) end() {
 	}
 }
 
-// isStanding reports whether an iteration around i is at the same message as i. The outer iteration then records the
-// Turn.
+// isStanding reports whether an iteration around i is at the same message as i. If so, the outer
+// iteration records the Turn, and i must not.
 func (r *run) isStanding(i *iteration) bool {
 	for _, outer := range r.standing {
 		if outer.message == i.message {
@@ -431,9 +432,9 @@ func (r *run) isStanding(i *iteration) bool {
 	return false
 }
 
-// looked records that the template read items[index] and got item; at is the value of the expression index. A loop
-// may run over numbers and read messages[i]. If index is the innermost loop's number and item is a message, the
-// iteration is at this message from here on.
+// looked is called when the template has read items[index] and got item; at is the value of the
+// expression index. A loop may run over numbers and read messages[i]. So if index is the innermost
+// loop's number and item is a message, the iteration counts as being at this message from here on.
 func (r *run) looked(index expr, at, item any) {
 	n := len(r.standing)
 	o, ok := item.(*Object)
@@ -501,11 +502,12 @@ func (a *args) noKeywords(r *run, name string) {
 	}
 }
 
-// missing takes the place of a parameter that got no argument.
+// missing is the value of a parameter that got no argument.
 type missing struct{}
 
-// bind returns the arguments of a call of the function name, in the order of its parameters params. The first need
-// parameters are required; a missing one fails. For other parameters that are not given, missing{} stands.
+// bind assigns the arguments of a call of the function name to its parameters params, and returns
+// the arguments in the order of params. The first need parameters are required; the call fails
+// without them. Another parameter that is not given gets the value missing{}.
 func (a *args) bind(r *run, name string, need int, params ...string) bound {
 	if len(a.pos) > len(params) {
 		r.fail("%s() takes at most %d arguments (%d given)", name, len(params), len(a.pos))
@@ -574,8 +576,8 @@ func typed[T any](b bound, i int, v T, as func(any) (T, bool), kind string) T {
 
 func (b bound) bool(i int) bool { return b.has(i) && truth(b.vals[i]) }
 
-// macroDepth is the number of levels of nesting that one macro call counts as, beyond the first. It takes more of
-// Go's stack than an expression.
+// macroDepth is the number of nesting levels that one macro call counts as, beyond the first. A
+// macro call takes more of Go's stack than an expression.
 const macroDepth = 3
 
 // callMacro runs the macro m with the arguments a and returns its output. It binds arguments to parameters by Jinja's
@@ -667,8 +669,8 @@ const (
 	maxDepth = 900
 )
 
-// run is the state of one rendering of a template. If the template fails, run panics with a failure; pos is then
-// where in the source.
+// run is the state of one rendering of a template. If the template fails, methods of run panic with
+// a failure; pos is then the position in the source.
 type run struct {
 	t         *Template
 	vars      map[string]any
@@ -708,11 +710,12 @@ func (r *run) overrun(format string, args ...any) {
 // stopped is the panic value that ends a rendering when Template.Stop returns true.
 type stopped struct{}
 
-// askEvery sets how often Template.Stop is asked: every 2^askEvery steps, which take a millisecond or less.
+// askEvery sets how often Template.Stop is called: every 2^askEvery steps, which take a millisecond
+// or less.
 const askEvery = 12
 
-// step counts n steps and fails if the limit on steps is exceeded. From time to time it asks Template.Stop whether to
-// stop.
+// step counts n steps and fails if the limit on steps is exceeded. Every 2^askEvery steps it calls
+// Template.Stop, and ends the rendering if the result is true.
 func (r *run) step(n int) {
 	was := r.steps
 	if r.steps -= n; r.steps < 0 {
@@ -733,7 +736,7 @@ func (r *run) message() int {
 	return NoMessage
 }
 
-// read counts the steps that reading all of s costs: one for each 256 bytes.
+// read counts the steps for reading all of s: one for each 256 bytes.
 func (r *run) read(s string) { r.step(len(s) >> 8) }
 
 // grow counts n bytes against the limit on the bytes of values. It is called before a value of this size is made.
@@ -799,8 +802,8 @@ type buffer struct {
 	turns []Turn
 }
 
-// spanned is text that a macro wrote, with the same records as buffer. When it is printed unchanged, the records are
-// kept; any other use turns it into a plain string.
+// spanned is text that a macro wrote, with the same records as buffer. If the text is printed
+// unchanged, the records are kept; any other use turns it into a plain string.
 type spanned struct {
 	text  string
 	gens  []Span

@@ -10,8 +10,8 @@ import (
 // filterFunc is a filter or a test. v is the value that it is applied to, and a holds its further arguments.
 type filterFunc func(r *run, v any, a *args) any
 
-// filters are Jinja's filters by name. Left out are random, whose results differ between runs, and filters that turn
-// text into HTML.
+// filters are Jinja's filters by name. The map lacks random, whose results differ between runs, and
+// filters that turn text into HTML.
 var filters map[string]filterFunc
 
 func init() {
@@ -44,7 +44,8 @@ func named(name string, test bool) (f filterFunc, missing string) {
 	return f, missing
 }
 
-// filter returns the result of applying the filter or test e to the value v.
+// filter returns the value v after the filter e, or the result of the test e on v. Arguments are
+// evaluated in scope s.
 func (r *run) filter(e *filterExpr, v any, s *scope) any {
 	a := r.arguments(&e.args, s)
 	r.pos = e.pos
@@ -59,8 +60,8 @@ func (r *run) apply(name string, test bool, v any, a *args) any {
 	return f(r, v, a)
 }
 
-// soft returns v as text, for filters that take any value. A markup (a string that is already escaped for HTML) stays
-// a markup.
+// soft returns v as text, for filters that accept any value. A markup (a string that is already
+// escaped for HTML) stays a markup.
 func (r *run) soft(v any) any {
 	switch v.(type) {
 	case string, markup:
@@ -293,7 +294,8 @@ func absolute(r *run, v any, a *args) any {
 // tests are Jinja's tests. Each takes the value, then its arguments.
 var tests map[string]filterFunc
 
-// kindTest returns a test without arguments that reports f of the value. name is the test's name, for errors.
+// kindTest returns a test without arguments, whose result is f of the value. name is the test's
+// name, for errors.
 func kindTest(name string, f func(v any) bool) filterFunc {
 	return func(r *run, v any, a *args) any {
 		a.bind(r, name, 0)
@@ -315,8 +317,8 @@ func compareTest(op string) filterFunc {
 	}
 }
 
-// caseTest returns a test without arguments that reports f of the value, converted to text. name is the test's name,
-// for errors.
+// caseTest returns a test without arguments, whose result is f of the value's text. name is the
+// test's name, for errors.
 func caseTest(name string, f func(string) bool) filterFunc {
 	return func(r *run, v any, a *args) any {
 		a.bind(r, name, 0)
@@ -324,7 +326,7 @@ func caseTest(name string, f func(string) bool) filterFunc {
 	}
 }
 
-// restTest reports whether v modulo by equals rest. It serves the tests even, odd and divisibleby.
+// restTest reports whether v modulo by equals rest, for the tests even, odd and divisibleby.
 func restTest(r *run, v any, by any, rest int64) bool {
 	return r.equal(r.binary("%", v, by), rest)
 }
@@ -479,7 +481,7 @@ func newRange(r *run, a *args) any {
 	return g
 }
 
-// newDict is the global function dict(mapping or pairs, **more).
+// newDict is the template's global function dict(mapping or pairs, **more).
 func newDict(r *run, a *args) any { return r.dictOf("dict", a) }
 
 func (r *run) dictOf(name string, a *args) *Object {
@@ -530,7 +532,8 @@ func newCycler(r *run, a *args) any {
 	return &cycler{items: a.pos}
 }
 
-// newJoiner is joiner(sep). It returns a function whose first call returns "" and whose later calls return sep.
+// newJoiner is the template's global function joiner(sep). It returns a function whose first call
+// returns "" and whose later calls return sep.
 func newJoiner(r *run, a *args) any {
 	sep := a.bind(r, "joiner", 0, "sep").or(0, ", ")
 	used := false

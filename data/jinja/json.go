@@ -126,8 +126,8 @@ func (w *jsonWriter) list(items []any, newline string) {
 	w.close(newline, ']')
 }
 
-// between writes what stands before item i of a list or object: a separator, except before the first item, and the
-// line break inner.
+// between writes the text before item i of a list or object. This is the separator, except before
+// the first item, and then, with one item per line, the line break inner.
 func (w *jsonWriter) between(i int, inner string) {
 	if i > 0 {
 		w.b.WriteString(w.item)

@@ -56,7 +56,8 @@ func (t token) String() string {
 	return "'" + t.text + "'"
 }
 
-// syntaxError is the panic value of the lexer and the parser.
+// syntaxError is the panic value with which the lexer and the parser report an error; Parse turns
+// it into an *Error.
 type syntaxError struct {
 	pos
 	msg string
@@ -66,8 +67,8 @@ func syntaxFail(at pos, format string, args ...any) {
 	panic(syntaxError{at, fmt.Sprintf(format, args...)})
 }
 
-// normalize replaces all line breaks by "
-// " and removes one line break at the end, as Jinja does before it reads a template.
+// normalize replaces all line breaks by "\n" and removes one line break at the end, as Jinja does
+// before it reads a template.
 func normalize(source string) string {
 	source = strings.ReplaceAll(source, "\r\n", "\n")
 	source = strings.ReplaceAll(source, "\r", "\n")
@@ -95,7 +96,8 @@ func lex(src string) []token {
 
 func (l *lexer) add(t token) { l.tokens = append(l.tokens, t) }
 
-// advance moves to the offset to, and sets lineStart by whether the text it passes ends with a line break.
+// advance moves to the offset to. It sets lineStart to true if the text before this offset ends
+// with a line break.
 func (l *lexer) advance(to int) {
 	if to > l.at {
 		l.lineStart = l.src[to-1] == '\n'
@@ -153,9 +155,10 @@ func (l *lexer) data(text string) {
 	}
 }
 
-// strip returns text, which stands before a tag, without the white space at its end that the tag removes. sign is the
-// sign in the tag. With -, all white space at the end goes. If variable is false, the tag is a block or comment.
-// Without +, such a tag removes the white space after the last line break if the line holds nothing else.
+// strip returns text, which stands before a tag, without the white space at its end that the tag
+// removes. The tag's + or - is sign. With -, all white space at the end is removed. If variable is
+// set, the tag is {{. A block or comment tag without + removes the white space of its own line, if
+// nothing else precedes the tag there.
 func (l *lexer) strip(text string, sign byte, variable bool) string {
 	switch {
 	case sign == '-':
@@ -175,8 +178,8 @@ func (l *lexer) skip(from int) int {
 	return len(l.src) - len(strings.TrimLeftFunc(l.src[from:], isSpace))
 }
 
-// rawBegin returns the offset after "raw %}", with any white space within, if it stands at the offset from; otherwise
-// -1.
+// rawBegin returns the offset after "raw %}", which opens a raw block, if that text stands at the
+// offset from; otherwise -1. White space is allowed within.
 func (l *lexer) rawBegin(from int) int {
 	at := l.skip(from)
 	if !strings.HasPrefix(l.src[at:], "raw") {
@@ -192,8 +195,8 @@ func (l *lexer) rawBegin(from int) int {
 	return -1
 }
 
-// blockEnd returns the offset after end, the closing bracket of a tag, and after the white space that it removes. It
-// returns -1 if the tag does not end at the offset from.
+// blockEnd returns the offset after end, the closing bracket of a tag, and after the white space
+// that end removes. It returns -1 if there is no such bracket at the offset from.
 func (l *lexer) blockEnd(from int, end string) int {
 	rest := l.src[from:]
 	switch {
@@ -247,7 +250,8 @@ func (l *lexer) comment(open pos) {
 	l.advance(l.blockEnd(end, "#}"))
 }
 
-// tag reads the tokens of a tag up to its end: of a {% block or, with block false, of a {{ variable.
+// tag reads the tokens of a tag up to its end. block tells the kind of the tag: {% if true, {{ if
+// false.
 func (l *lexer) tag(block bool) {
 	var brackets []byte
 	for {
@@ -305,8 +309,8 @@ func (l *lexer) name() bool {
 	return true
 }
 
-// run returns the offset after the digits that begin at the offset from; digits lists the characters that count.
-// Single underscores may stand between digits. It returns from if there is no digit.
+// run returns the offset after the digits at the offset from; from if there is no digit. The
+// characters in digits count as digits. Single underscores may stand between two digits.
 func (l *lexer) run(from int, digits string) int {
 	end := from
 	for i := from; i < len(l.src); i++ {
@@ -398,7 +402,7 @@ func (l *lexer) float(whole int) int {
 	return end
 }
 
-// operators, longest first.
+// operators lists Jinja's operators, longest first, so that ** is not read as two *.
 var operators = []string{"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ",", ";"}
 
 var closing = map[byte]byte{'(': ')', '[': ']', '{': '}'}

@@ -42,8 +42,8 @@ func Parse(name, source string) (t *Template, err error) {
 	return t, nil
 }
 
-// endsWithPrompt reports whether the template's last statement is {% if add_generation_prompt %} and no other
-// statement uses this variable. Setting the variable then only appends text.
+// endsWithPrompt reports whether the template's last statement is {% if add_generation_prompt %}
+// and no other statement uses this variable. If so, setting the variable only appends text.
 func endsWithPrompt(tokens []token, body []stmt) bool {
 	if len(body) == 0 {
 		return false
@@ -260,8 +260,9 @@ func (p *parser) statement(ends []string) stmt {
 	return nil
 }
 
-// closed calls read, which parses the body of a macro or block. A break or continue in the body cannot end a loop
-// around it. Filters in the body must exist, even if the macro stands in a conditional expression.
+// closed calls read, which parses the body of a macro or block. Inside, a break or continue cannot
+// end a loop outside of the body. Unknown filters in the body are errors, even if the macro stands
+// in a conditional expression.
 func (p *parser) closed(read func()) {
 	loops := p.loops
 	p.loops = 0
@@ -289,12 +290,12 @@ type (
 		pos
 		name string
 	}
-	// nsExpr is the target a.b of an assignment, where a is a namespace.
+	// nsExpr is a.b as the target of an assignment, where a is a namespace.
 	nsExpr struct {
 		pos
 		name, attr string
 	}
-	// listExpr is a list or, with tuple, a tuple.
+	// listExpr is a list; if tuple is set, it is a tuple.
 	listExpr struct {
 		pos
 		items []expr
@@ -304,19 +305,19 @@ type (
 		pos
 		keys, vals []expr
 	}
-	// binaryExpr is an arithmetic operator, named by its token.
+	// binaryExpr applies the arithmetic operator op, such as "+", to left and right.
 	binaryExpr struct {
 		pos
 		op          string
 		left, right expr
 	}
-	// logicExpr is left and right or, with or set, left or right.
+	// logicExpr is "left and right"; if or is set, it is "left or right".
 	logicExpr struct {
 		pos
 		or          bool
 		left, right expr
 	}
-	// unaryExpr is -, + or not.
+	// unaryExpr applies -, + or not to node.
 	unaryExpr struct {
 		pos
 		op   string
@@ -356,8 +357,8 @@ type (
 		fn   expr
 		args argList
 	}
-	// filterExpr is node|name(args) or, with test, node is name(args). node is nil in a filter block, where the
-	// block's output takes its place.
+	// filterExpr is node|name(args). If test is set, it is "node is name(args)". In a filter block
+	// node is nil, and the filter applies to the block's output.
 	filterExpr struct {
 		pos
 		node expr
@@ -383,7 +384,7 @@ type (
 		pos
 		text string
 	}
-	// printStmt prints expressions.
+	// printStmt writes the values of expressions to the output.
 	printStmt struct {
 		pos
 		exprs []expr
@@ -419,7 +420,7 @@ type (
 		params   []string
 		defaults []expr // of the last len(defaults) params
 		body     []stmt
-		// whether the body reads the special names
+		// caller, kwargs and varargs report whether the body reads these special names.
 		caller, kwargs, varargs bool
 	}
 	callStmt struct {
@@ -447,7 +448,7 @@ type (
 		pos
 		body []stmt
 	}
-	// jumpStmt is continue or, with stop, break.
+	// jumpStmt is continue; if stop is set, it is break.
 	jumpStmt struct {
 		pos
 		stop bool
@@ -561,7 +562,8 @@ func (p *parser) compare() expr {
 	}
 }
 
-// binary parses operands separated by the operators ops, grouped from the left. operand parses one operand.
+// binary parses operands separated by any of the operators ops, and groups them from the left.
+// operand parses one operand.
 func (p *parser) binary(operand func() expr, ops ...string) expr {
 	e := operand()
 	for p.cur().kind == tOp && slices.Contains(ops, p.cur().text) {
@@ -616,8 +618,8 @@ func (p *parser) unary(filters bool) expr {
 	}
 }
 
-// primary parses a name, a literal or an expression in brackets. With spaces, a.b is parsed as a namespace's
-// attribute, for an assignment.
+// primary parses a name, a literal or an expression in brackets. If spaces is set, it parses a.b as
+// a namespace's attribute, for the target of an assignment.
 func (p *parser) primary(spaces bool) expr {
 	t := p.next()
 	switch {
@@ -727,7 +729,7 @@ func (p *parser) subscript(e expr) expr {
 	return &itemExpr{at, e, &listExpr{at, items, true}}
 }
 
-// index parses what stands in brackets after a value: an expression or a slice.
+// index parses the text in square brackets after a value: an expression or a slice.
 func (p *parser) index() expr {
 	at := p.cur().pos
 	var parts [3]expr
@@ -920,8 +922,9 @@ func (p *parser) print(at pos) stmt {
 // reserved are names that cannot be assigned to.
 var reserved = map[string]bool{"true": true, "false": true, "none": true, "True": true, "False": true, "None": true}
 
-// target parses the target of an assignment: a name, a tuple of names or, with spaces, a namespace's attribute. The
-// keyword end, such as in, also ends a tuple; "": none does.
+// target parses the target of an assignment: a name or a tuple of names. If spaces is set, it may
+// also be a namespace's attribute. A tuple also ends at the keyword end, such as in; "": at no
+// keyword.
 func (p *parser) target(spaces bool, end string) expr {
 	e := p.tuple(tupleMode{targets: true, spaces: spaces, end: end})
 	p.assignable(e)

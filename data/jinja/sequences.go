@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// getter returns a function that looks up a path of attributes, such as "a.b.0", in an item. A nil path returns the
-// item itself. If otherwise is not nil, it takes the place of each part of the path that is undefined.
+// getter returns a function that looks up a path of attributes, such as "a.b.0", in an item. A nil
+// path returns the item itself. If a part of the path is undefined and otherwise is not nil,
+// otherwise is used in its place.
 func (r *run) getter(path, otherwise any) func(any) any {
 	var parts []any
 	if s, ok := asStr(path); ok {

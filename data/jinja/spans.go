@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// markHint is advice appended to the error that the text to train on cannot be found in a template's output.
+// markHint is advice that is appended to an error. The error says that the text to train on cannot
+// be found in a template's output.
 const markHint = "; mark what the model learns in the template with {%% generation %%}...{%% endgeneration %%} around an assistant's text"
 
 // SupervisedSpans renders the conversation and returns the spans of text that the model is trained on.
@@ -214,8 +215,8 @@ func (o opening) endIn(out *Rendered, turn Turn) int {
 func (t *Template) header(vars map[string]any, messages []any, message int) (opening, error) {
 	open, err := t.promptOf(vars, messages[:message])
 	if err != nil || message == 0 {
-		// Some templates fail for these messages, for instance because the user's is missing. The opening after the
-		// whole conversation then serves, without its prompt.
+		// Some templates fail for these messages, for instance because the user's is missing. The
+		// opening that follows the whole conversation is then used, without its prompt.
 		if whole, e := t.promptOf(vars, messages); e == nil {
 			whole.prompt = ""
 			return whole, nil
@@ -255,8 +256,8 @@ func (t *Template) promptOf(vars map[string]any, messages []any) (open opening, 
 		open.header = rest
 		return open, nil
 	}
-	// The flag also removes text, such as an EOS after the last message. The header is then the text after the last
-	// turn.
+	// The flag add_generation_prompt here also removes text, such as an EOS after the last message.
+	// The header is then the text after the last turn.
 	open.header = open.tail
 	return open, nil
 }
@@ -315,7 +316,8 @@ func (t *Template) contentAt(out *Rendered, turn Turn, open opening, vars map[st
 	return -1
 }
 
-// squeezed returns s without white space.
+// squeezed returns s without any white space, to compare texts that may differ in white space
+// alone.
 func squeezed(s string) string { return strings.Join(strings.FieldsFunc(s, isSpace), "") }
 
 // cutLast returns a header without its last line, or without its last token if that ends with > or ]. header must not
@@ -324,10 +326,11 @@ func cutLast(header string) string {
 	return header[:strings.LastIndexAny(header[:len(header)-1], "\n>]")+1]
 }
 
-// answer returns the part of a turn that the model writes: the text after the opening, without white space at the
-// end. Some templates write a closed thinking block only in the header, so the turn may contain just the first lines
-// or tokens of the header. The answer then begins after these. A turn without any part of the header continues the
-// model's turn if before, the role of the message before it, is assistant or tool. Otherwise that is an error.
+// answer returns the part of a turn that the model writes: the text after the opening, without
+// white space at the end. Some templates write a closed thinking block only in the header. The turn
+// may then contain just the header's first lines or tokens, and the answer begins after them.
+// before is the role of the message before. If it is assistant or tool, a turn without any part of
+// the header continues the model's turn; otherwise that is an error.
 func (out *Rendered) answer(turn Turn, open opening, before any) (Span, error) {
 	text := out.Text[turn.From:turn.To]
 	end := turn.From + len(strings.TrimRightFunc(text, isSpace))
@@ -379,10 +382,10 @@ func (out *Rendered) inside(turn Turn) (others []Turn) {
 
 func isBlank(s string) bool { return strings.TrimFunc(s, isSpace) == "" }
 
-// without returns what remains of the turn own when others, the turns of other messages inside it, are cut out. A
-// piece between two others is kept only if it also appears when the message is rendered alone. A second tool call
-// does; the brackets around a list of results do not. The piece after the last of others begins at the message's
-// content; without content it is dropped.
+// without cuts others, the turns of other messages, out of the turn own, and returns the remaining
+// pieces. A piece between two others is kept only if it also appears when the message is rendered
+// alone. A second tool call does; the brackets around a list of results do not. The piece after the
+// last of others begins at the message's content; without content it is dropped.
 func (t *Template) without(others []Turn, own Turn, out *Rendered, vars map[string]any, messages []any, open opening) (parts []Turn) {
 	alone := t.alone(own.Message, vars, messages, open)
 	o, _ := messages[own.Message].(*Object)
@@ -430,8 +433,8 @@ func (t *Template) alone(message int, vars map[string]any, messages []any, open 
 	return out.Text[own.From:own.To]
 }
 
-// foreignMark is a placeholder that takes the place of a message's content, to see where a template writes the
-// content.
+// foreignMark is a placeholder for a message's content. A test rendering with it shows where a
+// template writes the content.
 const foreignMark = "\ue000 \ue001"
 
 // checkOthers returns an error if a turn contains the content of a message of another role. A template may write such

@@ -12,7 +12,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// family is a template of testdata.
+// family parses the template called name in testdata/templates.
 func family(t testing.TB, name string) *Template {
 	t.Helper()
 	source := testkit.Must(os.ReadFile(filepath.Join("testdata", "templates", name+".jinja")))(t)
@@ -26,7 +26,7 @@ func parse(t testing.TB, name, source string) *Template {
 	return tmpl
 }
 
-// chat makes messages of pairs of role and content.
+// chat returns messages, made of pairs of a role and a content.
 func chat(pairs ...string) []any {
 	var out []any
 	for i := 0; i < len(pairs); i += 2 {
@@ -79,7 +79,7 @@ var supervised = []struct {
 	{"channels", twoTurns, []string{"<|channel|>final<|message|>A1<|end|>", "<|channel|>final<|message|>A2 <b><|return|>"}},
 	{"channels", withCall, []string{" to=functions.f<|channel|>commentary json<|message|>{\"a\": 1}<|call|>", "<|channel|>final<|message|>done<|return|>"}},
 	{"flags", twoTurns, []string{"A1<｜end｜>", "A2 <b><｜end｜>"}},
-	// after a result this template has no header to begin an answer with
+	// This template writes no header before an answer that follows a tool's result.
 	{"flags", afterResult, []string{"A1<｜end｜>", "<｜A｜>done<｜end｜>", "A2<｜end｜>"}},
 	{"numbers", twoTurns, []string{"A1</assistant>", "A2 <b></assistant>"}},
 }
@@ -105,8 +105,9 @@ func TestSupervisedSpans(t *testing.T) {
 	}
 }
 
-// A template that ends with the prompt needs one rendering instead of two to find headers. Both ways give the same
-// headers.
+// TestEndsWithPrompt: to find an answer's header, such as <|assistant|>, the template is rendered
+// with and without add_generation_prompt. If it ends with {% if add_generation_prompt %}, one
+// rendering is enough and gives the same header.
 func TestEndsWithPrompt(t *testing.T) {
 	const prompt = "{% if add_generation_prompt %}A{% endif %}"
 	for source, want := range map[string]bool{
@@ -147,8 +148,9 @@ func TestEndsWithPrompt(t *testing.T) {
 	}
 }
 
-// TestSupervisedEmptyThoughts: if add_generation_prompt closes the thoughts itself, an answer in the history begins
-// after the header's first line.
+// TestSupervisedEmptyThoughts: with thinking disabled, the template's add_generation_prompt writes
+// an empty thinking block. Answers in the history lack the block, and begin after the header's
+// first line.
 func TestSupervisedEmptyThoughts(t *testing.T) {
 	vars := withTokens(twoTurns)
 	vars["enable_thinking"] = false
@@ -161,7 +163,8 @@ func TestSupervisedEmptyThoughts(t *testing.T) {
 	}
 }
 
-// Loops over values made from messages still record their message.
+// TestTurns: a loop over values made from messages, such as a slice of them, still records which
+// message each Turn belongs to.
 func TestTurns(t *testing.T) {
 	const body = "{{ m.content }},{% endfor %}"
 	for source, want := range map[string]string{
@@ -221,7 +224,8 @@ func TestSupervisedSpansRefuses(t *testing.T) {
 	}
 }
 
-// One object that stands for two messages has two turns.
+// TestSharedMessage: if one object is in the list twice, it counts as two messages, each with a
+// turn.
 func TestSharedMessage(t *testing.T) {
 	m := NewObject("role", "assistant", "content", "x")
 	out, turns, err := parse(t, "shared", "{% for m in messages %}<a>{{ m.content }}</a>{% endfor %}{% if add_generation_prompt %}<a>{% endif %}").
@@ -238,8 +242,8 @@ func TestNoAssistant(t *testing.T) {
 	}
 }
 
-// TestMarks: {% generation %} blocks become turns unchanged, in any number, each with its message if that can be
-// known.
+// TestMarks: every {% generation %} block becomes one Turn that spans exactly the block's text. The
+// Turn names the message if it can be known.
 func TestMarks(t *testing.T) {
 	const (
 		answer = "{% generation %}{{ m.content }};{% endgeneration %}"
@@ -278,8 +282,8 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestStop: a long rendering ends with ErrStopped soon after Stop is true, whatever it is
-// doing, with and without marks.
+// TestStop: a long rendering ends with ErrStopped soon after Stop returns true, in every part of
+// the work, for templates with {% generation %} blocks and without.
 func TestStop(t *testing.T) {
 	const slow = "{% for m in messages %}{{ m.content }}{% for a in range(9999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}{% endfor %}"
 	for _, source := range []string{slow, slow + "{% generation %}x{% endgeneration %}", "{% if add_generation_prompt %}" + slow + "{% else %}{% for m in messages %}{{ m.content }}{% endfor %}{% endif %}"} {
@@ -290,7 +294,7 @@ func TestStop(t *testing.T) {
 		if !errors.Is(err, ErrStopped) || out != nil || turns != nil {
 			t.Errorf("%s: %v, %v, %v", source, out, turns, err)
 		}
-		if asked > 4 { // once more if the header is found in two ways
+		if asked > 4 { // one more call is allowed, for a second rendering that finds the header
 			t.Errorf("%s: Stop was asked %d times", source, asked)
 		}
 	}
@@ -301,7 +305,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestErrorNamesMessage: an error says at which message the template failed.
+// TestErrorNamesMessage: the error of a failing template gives the index of the message at which it
+// failed.
 func TestErrorNamesMessage(t *testing.T) {
 	for source, want := range map[string]int{
 		"{% for m in messages %}{% if m.role == 'assistant' %}{{ raise_exception('no') }}{% endif %}{% endfor %}":                           2,
@@ -322,8 +327,8 @@ func TestErrorNamesMessage(t *testing.T) {
 	}
 }
 
-// TestPromptOpensTurn: an answer begins where the prompt before it ends, whichever part of the template writes the
-// opening.
+// TestPromptOpensTurn: an answer begins where the prompt before it ends, whichever part of the
+// template writes the answer's header.
 func TestPromptOpensTurn(t *testing.T) {
 	const (
 		inLoop = "{% for m in messages %}{{ 'U:' if m.role == 'user' else 'A:' }}{{ m.content }}\n{% if loop.last and m.role == 'user' %}A:{% endif %}{% endfor %}"
@@ -339,8 +344,9 @@ func TestPromptOpensTurn(t *testing.T) {
 	})
 }
 
-// TestOpeningsInOtherSpaces: an opening that differs from the prompt's only in white space is not supervised, nor
-// is white space from the template. White space at the start of an answer is.
+// TestOpeningsInOtherSpaces: a header that differs from the prompt's only in white space is not
+// supervised, and neither is white space that the template adds. White space at the start of an
+// answer's content is supervised.
 func TestOpeningsInOtherSpaces(t *testing.T) {
 	const (
 		indented = "{% for m in messages %}{% if m.role == 'user' %}\n        U: {{ m.content }}\n{% else %}\n        A: {{ m.content }}</s>\n{% endif %}{% endfor %}{{ '    A:\n' if add_generation_prompt }}"
@@ -363,7 +369,7 @@ func TestOpeningsInOtherSpaces(t *testing.T) {
 	}
 }
 
-// answersCase is a template with a conversation, and what is learned.
+// answersCase is a template with a conversation. want lists the supervised spans.
 type answersCase struct {
 	source   string
 	messages []any
@@ -388,7 +394,8 @@ func checkAnswers(t *testing.T, cases []answersCase) {
 	}
 }
 
-// callChat is a chat with two calls in one message and their results. A further result is in the message itself.
+// callChat returns a chat with two calls in one message and their results. The message's own field
+// tool_responses holds a further result.
 func callChat(content any) []any {
 	call := func(name string) any { return NewObject("function", NewObject("name", name, "arguments", NewObject())) }
 	return []any{
@@ -408,8 +415,8 @@ const (
 	turnClose = "{{ m.content or '' }}{% if not ns.open %}</a>{% endif %}{% endif %}{% endfor %}{% if add_generation_prompt and not ns.open %}<a>{% endif %}"
 )
 
-// TestOthersInside: results of tools are not the assistant's text if a template writes them into the assistant's
-// turn, however it finds them.
+// TestOthersInside: tool results that a template writes into the assistant's turn are not
+// supervised, in whatever way the template finds the results.
 func TestOthersInside(t *testing.T) {
 	for _, c := range []struct{ name, inside, content, want string }{
 		{"by numbers, through a macro", "{% macro result(x) %}<r>{{ x }}</r>{% endmacro %}" + turnOpen + turnCalls +
@@ -440,8 +447,8 @@ func TestOthersInside(t *testing.T) {
 	}
 }
 
-// TestOthersWithoutLoop: a template that writes text of other messages into an answer without looping over them is
-// refused. The assistant may use the same words itself.
+// TestOthersWithoutLoop: if a template writes text of another message into an answer without a loop
+// over messages, it is an error. The assistant itself may use the same words.
 func TestOthersWithoutLoop(t *testing.T) {
 	const end = "{% if add_generation_prompt %}<a>{% endif %}"
 	for source, refused := range map[string]bool{
@@ -457,8 +464,8 @@ func TestOthersWithoutLoop(t *testing.T) {
 	}
 }
 
-// TestOpenings: text that the prompt already has before an answer is not supervised: the end of a list of results
-// that comes with the answer, or nothing if the turn is still open.
+// TestOpenings: text before an answer that is already the end of the prompt is not supervised. This
+// may be the end tag of a list of tool results, or nothing if the assistant's turn is still open.
 func TestOpenings(t *testing.T) {
 	const results = "{% set ns = namespace(in=false) %}{% for m in messages %}{% if m.role == 'tool' %}{{ '<results>' if not ns.in }}<r>{{ m.content }}</r>{% set ns.in = true %}" +
 		"{% elif m.role == 'user' %}<u>{{ m.content }}{% else %}{{ '</results>' if ns.in else '<a>' }}{% set ns.in = false %}{% for c in m.tool_calls or [] %}!{% endfor %}{{ m.content }}</a>{% endif %}{% endfor %}" +

@@ -14,7 +14,8 @@ import (
 // textFunc computes a method of the string s that returns a string; a holds the arguments.
 type textFunc func(r *run, s string, a *args) string
 
-// text makes a method of f. Called on markup (a string already escaped for HTML), the method returns markup.
+// text turns f into a method of strings. If the method is called on markup (a string already
+// escaped for HTML), it returns markup.
 func text(f textFunc) method {
 	return func(r *run, self any, a *args) any {
 		s, _ := asStr(self)
@@ -23,7 +24,8 @@ func text(f textFunc) method {
 	}
 }
 
-// plainText makes a method without arguments of f. name is the method's name, for errors.
+// plainText turns f into a method of strings without arguments. name is the method's name, for
+// errors.
 func plainText(name string, f func(string) string) method {
 	return text(func(r *run, s string, a *args) string {
 		a.bind(r, name, 0)
@@ -32,7 +34,8 @@ func plainText(name string, f func(string) string) method {
 	})
 }
 
-// about makes a method without arguments of f that returns a bool. name is the method's name, for errors.
+// about turns f into a method of strings that takes no arguments and returns a bool, such as
+// isupper. name is the method's name, for errors.
 func about(name string, f func(string) bool) method {
 	return func(r *run, self any, a *args) any {
 		a.bind(r, name, 0)
@@ -107,7 +110,7 @@ func isDigit(c rune) bool {
 	return unicode.IsDigit(c) || strings.ContainsRune("²³¹⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉①②③④⑤⑥⑦⑧⑨", c)
 }
 
-// inName reports whether c may stand in a Python name, or at its start with first.
+// inName reports whether c may stand in a Python name; if first is set, whether it may begin one.
 func inName(c rune, first bool) bool {
 	return c == '_' || unicode.IsLetter(c) || !first && (unicode.IsDigit(c) || unicode.IsMark(c))
 }
@@ -153,7 +156,8 @@ func padMethod(name string) method {
 	})
 }
 
-// pad returns s, filled up to width characters. The method's name (ljust, rjust, center) tells on which sides.
+// pad returns s, filled up to width characters with fill. name is the method that was called
+// (ljust, rjust or center) and decides on which sides.
 func (r *run) pad(s string, width int64, name, fill string) string {
 	n := width - int64(runeCount(s))
 	if n <= 0 {
@@ -251,7 +255,8 @@ func joinMethod(r *run, self any, a *args) any {
 	return like(self, b.String())
 }
 
-// listOf returns the strings parts as a list. Each has self's type: markup if self is markup, otherwise string.
+// listOf returns the strings parts as a template's list. If self, the value they were cut from, is
+// markup, they are markup too.
 func (r *run) listOf(self any, parts []string) []any {
 	r.grow(32 * len(parts))
 	list := make([]any, len(parts))
@@ -327,12 +332,12 @@ func splitSpace(s string, most int, right bool) []string {
 	return parts
 }
 
-// isLineEnd reports whether Python's splitlines splits after c.
+// isLineEnd reports whether c ends a line for Python's method splitlines.
 func isLineEnd(c rune) bool {
 	return c >= '\n' && c <= '\r' || c >= 0x1c && c <= 0x1e || c == 0x85 || c == 0x2028 || c == 0x2029
 }
 
-// splitLines is Python's s.splitlines(keep). With keep, the lines keep their line ends.
+// splitLines is Python's s.splitlines(keep). If keep is set, the lines include their line ends.
 func splitLines(s string, keep bool) []string {
 	var lines []string
 	for s != "" {
@@ -437,8 +442,8 @@ func (r *run) repr(b *strings.Builder, v any) {
 	r.grow(b.Len() - from)
 }
 
-// reprOther writes the repr of a value for which Python's own differs from run to run, such as the address of a
-// function.
+// reprOther writes the repr of a value, such as a function, for which Python shows an address that
+// differs from run to run.
 func (r *run) reprOther(b *strings.Builder, v any) {
 	switch v := v.(type) {
 	case *macro:
@@ -588,8 +593,8 @@ func byteOffset(s string, n int64) int {
 	return len(s)
 }
 
-// affixMethod returns the method startswith or endswith, by its name. Its argument is one affix or a tuple of
-// affixes; has reports whether s has an affix.
+// affixMethod returns the string method called name: startswith or endswith. The method's argument
+// is one affix or a tuple of affixes. has reports whether s has an affix.
 func affixMethod(name string, has func(s, affix string) bool) method {
 	return func(r *run, self any, a *args) any {
 		b := a.bind(r, name, 1, "affix", "start", "end")
@@ -647,8 +652,8 @@ func countMethod(r *run, self any, a *args) any {
 	return int64(strings.Count(part, sub))
 }
 
-// sequenceMethods are the methods of lists, tuples and ranges. listMethods has in addition the methods of lists only.
-// dictMethods are the methods of dicts.
+// sequenceMethods are the methods of lists, tuples and ranges, by name. listMethods are the methods
+// of lists: the same and some more. dictMethods are the methods of dicts.
 var sequenceMethods, listMethods, dictMethods map[string]method
 
 func init() {

@@ -109,10 +109,11 @@ const (
 	DocumentsTemplate = "rag"
 )
 
-// defaultFile holds the template named default.
+// defaultFile is the file of a model directory that holds the template named default.
 const defaultFile = "chat_template.jinja"
 
-// namedFolder holds further templates, named after their files.
+// namedFolder is the folder of a model directory that holds further templates, each named after its
+// file.
 const namedFolder = "additional_chat_templates"
 
 // Load reads the chat templates of a model directory and returns the one named default; Named finds the others.
@@ -156,8 +157,8 @@ func Load(dir string) (*Template, error) {
 	return assemble(dir, texts, where)
 }
 
-// readNamed reads the templates in a folder. By the template's name, it stores the text in texts and the file's path
-// in where.
+// readNamed reads the templates in a folder. For each it stores the text in texts and the file's
+// path in where, under the template's name.
 func readNamed(folder string, texts, where map[string]string) error {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.jinja"))
 	if err != nil {
@@ -174,8 +175,8 @@ func readNamed(folder string, texts, where map[string]string) error {
 	return nil
 }
 
-// assemble parses the templates of the directory dir and returns the default one. texts has their text and where
-// their file, by the template's name. nil: there are no templates.
+// assemble parses the templates of the directory dir and returns the default one; nil: there are no
+// templates. Both maps have the template's name as key: texts gives the text, and where the file.
 func assemble(dir string, texts, where map[string]string) (*Template, error) {
 	if len(texts) == 0 {
 		return nil, nil
@@ -342,11 +343,11 @@ func (t *Template) Render(vars map[string]any) (out *Rendered, err error) {
 	return &Rendered{string(r.out.text), r.out.gens, r.out.turns, last}, nil
 }
 
-// promptFlag is the variable that asks for the header of the next answer.
+// promptFlag is the variable that asks the template to write the header of the next answer.
 const promptFlag = "add_generation_prompt"
 
-// prepare copies the caller's vars to the run's variables, converted to values of the template. size is the number of
-// bytes of text in them.
+// prepare copies the caller's variables to the run, converted to values of the template. It returns
+// the number of bytes of text in the variables, which raises the limits of the rendering.
 func (r *run) prepare(vars map[string]any) (size int, err error) {
 	r.vars = map[string]any{"tools": nil, "documents": nil, promptFlag: false}
 	in := &intake{}
@@ -382,8 +383,8 @@ func (r *run) prepare(vars map[string]any) (size int, err error) {
 	return in.size, nil
 }
 
-// noteResults makes the objects in a message's list tool_responses known as tool results: a loop over them then
-// writes Turns of ToolResult.
+// noteResults records the objects in a message's list tool_responses as tool results. The output of
+// a loop over them then becomes Turns of ToolResult.
 func (r *run) noteResults(message *Object) {
 	v, _ := message.Get("tool_responses")
 	results, _ := v.([]any)
@@ -415,7 +416,8 @@ func withReasoning(message *Object) *Object {
 	return message
 }
 
-// intake converts Go values to values of the template. size adds up the bytes of their text.
+// intake converts the caller's Go values to values of the template. size adds up the bytes of their
+// text.
 type intake struct{ size int }
 
 func (in *intake) value(v any, depth int) (any, error) {

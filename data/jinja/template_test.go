@@ -49,7 +49,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Templates that would take all time, memory or stack end with an error.
+// TestBudget: a template that would take unlimited time, memory or stack ends with an error.
 func TestBudget(t *testing.T) {
 	long := strings.Repeat
 	for name, c := range map[string]struct{ source, want string }{
@@ -96,7 +96,7 @@ func TestBudget(t *testing.T) {
 		"split":       {"{% set s = ',' * 9000000 %}{{ s.split(',') | length }}", "bytes of values"},
 	} {
 		if testing.Short() && slices.Contains([]string{"items", "steps", "strip", "join", "int", "blocks"}, name) {
-			continue // they use up the most steps or bytes
+			continue // these take longest
 		}
 		tmpl, err := Parse(name, c.source)
 		if err == nil {
@@ -146,7 +146,7 @@ func TestLoad(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		files map[string]string
-		want  string // what it renders to; "" no template
+		want  string // text that the template renders; "": there is no template
 		err   string
 	}{
 		{"none", nil, "", ""},
@@ -227,8 +227,8 @@ func TestObject(t *testing.T) {
 	}
 }
 
-// Go values of other types than DecodeJSON's are taken in, others refused, and
-// nothing is changed.
+// TestVariables: Render accepts further Go types than those that DecodeJSON returns, such as int
+// and map[string]any, and refuses others. It changes none of the caller's values.
 func TestVariables(t *testing.T) {
 	m := NewObject("role", "user", "content", 7, "tags", []string{"a"}, "reasoning", "r")
 	vars := map[string]any{"messages": []*Object{m}, "n": 3, "map": map[string]any{"b": 1, "a": float32(0.5)}}
@@ -272,7 +272,7 @@ func TestConcurrent(t *testing.T) {
 	group.Wait()
 }
 
-// TestAsPython: expressions whose values are those of Python 3.
+// TestAsPython: these expressions have the same values as in Python 3.
 func TestAsPython(t *testing.T) {
 	for source, want := range map[string]string{
 		"{{ '%*d|' % (-5, 3) }}":                                                          "3    |",

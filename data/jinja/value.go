@@ -31,7 +31,7 @@ type (
 		kind string
 		obj  *Object
 	}
-	// function is a callable value.
+	// function is a value that a template can call.
 	function struct {
 		name string
 		call func(r *run, a *args) any
@@ -381,7 +381,7 @@ func (r *run) equalViews(a, b *view) bool {
 	return true
 }
 
-// same is Python's a is b, as far as Go can tell. Tuples and empty lists count as never the same.
+// same is Python's `a is b`, as far as Go can tell: tuples and empty lists count as never the same.
 func same(a, b any) bool {
 	if isTuple(a) || isTuple(b) {
 		return false
@@ -420,8 +420,8 @@ func (r *run) ordered(op string, a, b any) {
 	r.fail("'%s' not supported between instances of '%s' and '%s'", op, typeName(a), typeName(b))
 }
 
-// order returns -1, 0 or 1 for a < b, a = b, a > b, and 2 if neither holds, as with NaN. ok is false if the types
-// have no order.
+// order returns -1, 0 or 1 for a < b, a = b, a > b. It returns 2 if none of these holds, as with
+// NaN. If the types of a and b have no order, ok is false.
 func (r *run) order(a, b any) (int, bool) {
 	r.enter()
 	defer r.leave()
@@ -730,7 +730,7 @@ func (r *run) tryLen(v any) (int64, bool) {
 	return 0, false
 }
 
-// contains is Python's v in seq. It fails if seq cannot contain anything, such as a number.
+// contains is Python's `v in seq`. It fails if seq cannot contain anything, such as a number.
 func (r *run) contains(seq, v any) bool {
 	if s, ok := asStr(seq); ok {
 		sub, ok := asStr(v)

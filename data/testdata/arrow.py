@@ -163,7 +163,7 @@ def main():
         add(name, stream(table), table.to_pylist())
         if name in ("text", "chats"):
             add(name + " as a file", file(table), table.to_pylist())
-    skipped = pa.table({  # columns that are not read lie between those that are
+    skipped = pa.table({  # columns that mt does not read, between columns that it reads
         "a": ["x", "y"], "when": [datetime.datetime(2020, 1, 1)] * 2, "view": pa.array(["p", "q" * 20], pa.string_view()),
         "union": pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([1, 2])]), "half": pa.array([1.0, 2.0], pa.float16()),
         "decimal": pa.array([None, None], pa.decimal128(5, 2)), "z": [1, 2]})
@@ -185,7 +185,7 @@ def main():
     rows = [{"messages": [{"role": "user", "content": f"h{i}"}, {"role": "assistant", "content": "g"}], "n": i} for i in range(5)]
     add("save_to_disk", saved(rows), rows)
     with open(out, "w") as f:
-        f.write(re.sub(r'"@([-.0-9]+)"', r"\1", json.dumps(cases, indent=1)) + "\n")  # numbers with all their digits
+        f.write(re.sub(r'"@([-.0-9]+)"', r"\1", json.dumps(cases, indent=1)) + "\n")  # unquotes numbers that were written as "@…" to keep all digits
 
 
 main()

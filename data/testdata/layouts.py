@@ -86,7 +86,7 @@ def encode(tokenizer, name, conversation, **more):
     args = types.SimpleNamespace(**{"template": name, "train_on_prompt": False, "mask_history": False, "tool_format": None, "default_system": None, "enable_thinking": True,
                                     "preserve_thinking": False, "cutoff_len": 10000, **more})
     template = get_template_and_fix_tokenizer(tokenizer, args)
-    template.mm_plugin = get_mm_plugin("base")  # there are no images, for which others want a processor
+    template.mm_plugin = get_mm_plugin("base")  # the other plugins need an image processor, and there are no images
     turns = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(conversation["messages"])]
     processor = SupervisedDatasetProcessor(template=template, tokenizer=tokenizer, processor=None, data_args=args)
     return processor._encode_data_example(turns[:-1], turns[-1:], conversation.get("system", ""), "", [], [], [])

@@ -23,7 +23,7 @@ from trl import DPOConfig, DPOTrainer  # noqa: E402
 
 TEXT = ["What is the colour of the sky? It is blue.", "The answer is that two and two are four.", "Please write a short poem about the sea."]
 
-# Marks the roles of turns, and has a thought begun before an answer that a whole conversation does not have.
+# Marks the roles of turns. If think is set, the prompt ends with <think>, which a whole conversation lacks.
 PLAIN = (
     "{{ bos_token }}{% if tools %}[tools {% for t in tools %}{{ t.function.name }} {% endfor %}]{% endif %}"
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}"
@@ -60,7 +60,7 @@ ROWS = {
     "texts": [
         {"prompt": "The sky is", "chosen": " blue.", "rejected": " green, as it is."},
         {"prompt": "Write a poem:\n", "chosen": "The sea", "rejected": ""},
-        {"prompt": "The answ", "chosen": "er is four", "rejected": "ering"},  # tokens merge over the border
+        {"prompt": "The answ", "chosen": "er is four", "rejected": "ering"},  # tokens merge across the end of the prompt
         {"prompt": "é ", "chosen": "ü", "rejected": "ö"},
     ],
     "texts with a beginning in common": [
@@ -81,7 +81,7 @@ ROWS = {
         {"chosen": talk(*ASK, BLUE), "rejected": talk(*ASK, BLUE)},
     ],
 }
-LIMITS = {  # the second row has a prompt of as many tokens
+LIMITS = {  # by rows and tokenizer: a max_seq_len equal to the tokens of the second row's prompt
     "texts": {"plain": 8, "chatml": 7}, "texts with a beginning in common": {"plain": 5, "chatml": 4},
     "messages": {"plain": 18, "chatml": 38}, "messages with a beginning in common": {"plain": 23, "chatml": 52},
 }

@@ -19,8 +19,8 @@ type added struct {
 	normalized bool   // searched in the normalized text instead of the original
 }
 
-// trie finds added tokens in a text, as a tree of their bytes. It finds the leftmost match, and among matches at the
-// same place the longest.
+// trie finds added tokens in a text. It is a tree of the tokens' bytes. It finds the leftmost
+// match, and among matches at the same offset the longest.
 type trie struct {
 	first  [256]int32       // node that each first byte leads to; 0: none
 	next   map[uint64]int32 // node that a byte leads to from another node; the key is node<<8|byte
@@ -69,8 +69,8 @@ func (t *trie) step(at int32, b byte) int32 {
 	return t.next[uint64(at)<<8|uint64(b)]
 }
 
-// longest returns the longest token at the start of text, and its length in bytes; tok is nil if none matches. Each
-// byte that is looked at uses up one step.
+// longest returns the longest token at the start of text, and its length in bytes; tok is nil if
+// none matches. For each byte read it subtracts one from steps.
 func (t *trie) longest(text []byte, steps *int) (tok *added, size int) {
 	at := int32(0)
 	for i, b := range text {
@@ -85,8 +85,9 @@ func (t *trie) longest(text []byte, steps *int) (tok *added, size int) {
 	return tok, size
 }
 
-// find returns the first token in text that begins at the offset from or later, and where it stands. tok is nil if
-// there is none, or if all steps are used up.
+// find returns the first token in text that begins at the offset from or later, and the token's
+// range [start, end). If there is none, or if steps (the work still allowed) falls below 0, tok is
+// nil.
 func (t *trie) find(text []byte, from int, steps *int) (start, end int, tok *added) {
 	for i := from; i < len(text) && *steps >= 0; i++ {
 		if len(t.single) == 1 {
@@ -105,9 +106,9 @@ func (t *trie) find(text []byte, from int, steps *int) (start, end int, tok *add
 	return 0, 0, nil
 }
 
-// split cuts text at the added tokens and calls f for each piece in order. tok is the token that the piece is, or nil
-// for text between tokens. As in `tokenizers`, a token that takes the white space beside it (lstrip, rstrip) may
-// overlap the next token.
+// split cuts text at the added tokens and calls f for each piece in order. If the piece is a token,
+// tok is the token; for text between tokens tok is nil. As in `tokenizers`, a token that takes the
+// white space beside it (lstrip, rstrip) may overlap the next token.
 func (t *trie) split(u *unicodeTable, text []byte, steps *int, f func(from, to int, tok *added) error) error {
 	done := 0
 	for at := 0; len(t.single) > 0; {
@@ -164,8 +165,8 @@ func wordAt(u *unicodeTable, text []byte, i int) bool {
 	return u.of(r)&classWord != 0
 }
 
-// touches reports whether a token in text ends at offset i, begins there, or extends across it. Such an offset is no
-// safe place to cut the text.
+// touches reports whether a token in text ends at offset i, begins there, or extends across it. A
+// text must not be cut at such an offset.
 func (t *trie) touches(text []byte, i int) bool {
 	var steps int // bounded by Split
 	for from := max(0, i-t.long); from <= i; from++ {

@@ -30,8 +30,9 @@ type bpe struct {
 	// vocabulary lacks. -1: there is no such token, or byte fallback is off.
 	fallback [byteVocab]int32
 	ascii    [utf8.RuneSelf]int32 // ids of single ASCII characters; -1: none
-	// cuts reports that a word may be cut before each metaspace (▁) without a change of its tokens, since no
-	// merge crosses this place. The exceptions are metaspaces after a character in joins.
+	// cuts reports that a word may be cut before each metaspace (▁) without a change of its tokens,
+	// since no merge combines text from both sides. The exceptions are metaspaces after a character
+	// in joins.
 	cuts  bool
 	joins map[rune]bool
 }
@@ -93,7 +94,8 @@ func cacheKey(text []byte, i, j int) (k [3]uint64) {
 	return k
 }
 
-// cachePlace returns the index of the set in the cache (two entries) where the word of n bytes with key k may stand.
+// cachePlace returns an index into the cache of words. The word of n bytes with key k may be in the
+// entry at this index or in the next one.
 func cachePlace(k [3]uint64, n int) uint64 {
 	h := (k[0] ^ uint64(n)) * 0x9e3779b97f4a7c15
 	if n > 8 {
@@ -132,9 +134,9 @@ func (w *worker) word(m *bpe, s *span, i, j int) {
 	}
 }
 
-// place appends ids, the tokens of the word s.text[i:j], and computes where in the text each starts, from the tokens'
-// sizes. If the size of a token is unknown, or the sizes do not add up to the word, it appends nothing and returns
-// false.
+// place appends ids, the tokens of the word s.text[i:j], and computes from the tokens' sizes where
+// in the text each token starts. If the size of a token is unknown, or the sizes do not add up to
+// the word's length, it appends nothing and returns false.
 func (w *worker) place(m *bpe, s *span, i, j int, ids []int32) bool {
 	at := i
 	for _, id := range ids {
@@ -153,7 +155,8 @@ func (w *worker) place(m *bpe, s *span, i, j int, ids []int32) bool {
 	return true
 }
 
-// add appends one id. If starts are recorded, it also appends the origin, in the caller's text, of byte i of s.
+// add appends one id. If the caller wants the starts of tokens, add also appends the start of this
+// one: the offset, in the caller's text, of byte i of s.
 func (w *worker) add(s *span, id int32, i int) {
 	w.ids = append(w.ids, id)
 	if !w.spans {
@@ -255,8 +258,8 @@ func (m *bpe) character(w *worker, text []byte, i, n int) (int32, bool) {
 	return id, ok
 }
 
-// bytesOf appends to the symbols one for each byte of a character. If the vocabulary lacks a token for one of the
-// bytes, it appends nothing and returns false.
+// bytesOf appends to w.symbols one symbol for each byte of a character. If the vocabulary lacks a
+// token for one of the bytes, it appends nothing and returns false.
 func (w *worker) bytesOf(m *bpe, character []byte) bool {
 	for _, b := range character {
 		if m.fallback[b] < 0 {
@@ -269,8 +272,8 @@ func (w *worker) bytesOf(m *bpe, character []byte) bool {
 	return true
 }
 
-// words appends the ids of text[i:j] of s. It cuts the text into words at metaspaces that no merge crosses (see cuts
-// in bpe), since short words are often in the cache.
+// words appends the ids of text[i:j] of s. If the model allows it (bpe.cuts), it cuts the text into
+// words before metaspaces, since short words are often in the cache.
 func (w *worker) words(m *bpe, s *span, i, j int) {
 	if !m.cuts {
 		w.word(m, s, i, j)
@@ -433,7 +436,8 @@ func (w *worker) pop() candidate {
 	return top
 }
 
-// sink restores the heap's order below i: it moves the candidate at i down until no candidate below it comes earlier.
+// sink restores the order of w.heap below index i: it moves the candidate at i down until both of
+// its children come later.
 func (w *worker) sink(i int) {
 	h := w.heap
 	for {

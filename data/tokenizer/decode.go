@@ -42,7 +42,7 @@ func (t *hf) decode(ids []int32, clean bool) []byte {
 	return b.Bytes()
 }
 
-// each is a decoder that handles every token on its own; i is the token's index.
+// each is a decoder that converts every token on its own; i is the token's index.
 type each func(i int, token string) string
 
 func (f each) decode(tokens []string) []string {
@@ -154,7 +154,7 @@ func byteToken(token string) (byte, bool) {
 	return byte(b), err == nil
 }
 
-// fuse joins all tokens into one.
+// fuse is a decoder that joins all tokens into one.
 type fuse struct{}
 
 func (fuse) decode(tokens []string) []string { return []string{strings.Join(tokens, "")} }
@@ -173,8 +173,8 @@ func stripEnds(character string, start, stop int) each {
 	}
 }
 
-// spacesOf returns a decoder that replaces letter by a space. With prefixed, the letter in the first token is removed
-// instead, since encoding put it before the text.
+// spacesOf returns a decoder that replaces letter by a space. If prefixed is set, it removes the
+// letter from the first token instead, since encoding put one before the text.
 func spacesOf(letter string, prefixed bool) each {
 	return func(i int, s string) string {
 		if i == 0 && prefixed {
@@ -184,8 +184,8 @@ func spacesOf(letter string, prefixed bool) each {
 	}
 }
 
-// endsOfWords is a decoder for vocabularies that mark the last token of a word by this suffix. It replaces the suffix
-// by a space, and in the last of all tokens by nothing.
+// endsOfWords is a decoder for vocabularies that mark the last token of a word by this suffix. It
+// replaces the suffix by a space; in the last token of the text it removes the suffix.
 type endsOfWords string
 
 func (d endsOfWords) decode(tokens []string) []string {

@@ -36,13 +36,15 @@ type budget struct {
 	bytes int // bytes that one normalizer or pre-tokenizer may write
 }
 
-// newBudget returns the budget for a text of n bytes, far more than published vocabularies need.
+// newBudget returns the budget for a text of n bytes. It is far more than published vocabularies
+// need.
 func newBudget(n int) *budget {
 	return &budget{steps: 1<<20 + 200*n, bytes: min(1<<16+32*n, 2*maxText)}
 }
 
-// at returns the origin of byte i: the offset in the caller's text of the character it came from. If i is the length
-// of the text, at returns the offset of its end. With origins recorded it then returns the origin of the last byte.
+// at returns the origin of byte i: the offset, in the caller's text, of the character that the byte
+// came from. If i is the length of s.text, at returns the offset of the text's end; if origins are
+// recorded, it returns the last byte's origin instead.
 func (s *span) at(i int) int {
 	switch {
 	case s.origin == nil:
@@ -228,7 +230,7 @@ func (w *worker) cut(s span) error {
 	return nil
 }
 
-// postProcessor holds the ids that AddSpecial puts before and behind the ids of a text.
+// postProcessor holds the ids that AddSpecial puts before and after the ids of a text.
 type postProcessor struct {
 	before, behind []int32
 }
@@ -290,8 +292,8 @@ func (t *hf) postProcessor(p *part) (postProcessor, error) {
 	return postProcessor{}, p.unknown()
 }
 
-// template returns the postProcessor of a TemplateProcessing p: the tokens that its template for a single text puts
-// around the text.
+// template returns the postProcessor for p, which has the type TemplateProcessing. Its ids are the
+// tokens that p's template for a single text puts around the text.
 func (t *hf) template(p *part) (out postProcessor, err error) {
 	texts := 0
 	for i, raw := range p.Single {
@@ -332,7 +334,8 @@ func (t *hf) template(p *part) (out postProcessor, err error) {
 	return out, nil
 }
 
-// around returns the postProcessor of BERT's and RoBERTa's processors, which put one token on each side of a text.
+// around returns the postProcessor for p, which is BERT's or RoBERTa's processor. These put the
+// token cls before a text and sep after it.
 func (t *hf) around(p *part) (out postProcessor, err error) {
 	for _, v := range []struct {
 		key string

@@ -170,8 +170,9 @@ func (e *extension) files() (map[string][]byte, error) {
 	return files, nil
 }
 
-// inTokenizer writes the list added_tokens of tokenizer.json. First come the existing entries, some of them changed,
-// then tokens that so far only tokenizer_config.json or added_tokens.json lists, then the new tokens.
+// inTokenizer writes the list added_tokens of tokenizer.json. First come the existing entries, some
+// of them changed. Then come tokens that until now only tokenizer_config.json or added_tokens.json
+// lists, and last the new tokens.
 func (e *extension) inTokenizer(o *jsonFields) error {
 	todo := map[string]addedToken{}
 	for _, f := range e.changed {
@@ -219,9 +220,9 @@ func (e *extension) inTokenizer(o *jsonFields) error {
 	return nil
 }
 
-// inConfig updates tokenizer_config.json. It writes added_tokens_decoder only if the file has this key already: a new
-// one would make Transformers ignore the other files. Special tokens are also added to a list, under the key that the
-// file's version of Transformers uses.
+// inConfig updates tokenizer_config.json. It writes added_tokens_decoder only if the file has this
+// key already, since a new key would make Transformers ignore the other files. Special tokens are
+// also added to a list, under the key that the file's version of Transformers uses.
 func (e *extension) inConfig(o *jsonFields) error {
 	if raw := o.get("added_tokens_decoder"); raw != nil {
 		var decoder jsonFields
@@ -242,7 +243,8 @@ func (e *extension) inConfig(o *jsonFields) error {
 	return e.list(o, "additional_special_tokens")
 }
 
-// idOf returns the key under which the token f stands in the object added_tokens_decoder; if it is new, f's id.
+// idOf returns the key of the token f in the object o, an added_tokens_decoder, whose keys are ids.
+// If o lacks the token, it returns f's id.
 func (o *jsonFields) idOf(f addedToken) string {
 	for _, key := range o.keys {
 		if has, ok := unmarshalToken(o.values[key]); ok && has.Content == f.Content {
@@ -291,7 +293,8 @@ func (e *extension) inAdded(o *jsonFields) error {
 	return nil
 }
 
-// tokenJSON returns a token as JSON: with id as in tokenizer.json, without id as in tokenizer_config.json.
+// tokenJSON returns a token as a JSON object: as tokenizer.json writes it if id is set, and
+// otherwise without an id, as tokenizer_config.json does.
 func tokenJSON(f addedToken, id bool) []byte {
 	var o jsonFields
 	if id {
@@ -307,8 +310,8 @@ func tokenJSON(f addedToken, id bool) []byte {
 	return o.text("    ")
 }
 
-// jsonFields is a JSON object whose values keep their bytes and their order, so that a file changes only where it
-// must.
+// jsonFields is a JSON object whose keys keep their order and whose values keep their bytes. When
+// it is written again, a file changes only where it must.
 type jsonFields struct {
 	keys   []string
 	values map[string][]byte

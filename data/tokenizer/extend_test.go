@@ -13,7 +13,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// extended is t with more tokens, and what Load makes of its files.
+// extended extends tok. It returns the result, the tokenizer that Load makes of the result's files,
+// and the list of added tokens.
 func extended(t *testing.T, tok Tokenizer, plain, special []string) (Tokenizer, Tokenizer, []NewToken) {
 	t.Helper()
 	out, asked, err := Extend(tok, plain, special)
@@ -33,8 +34,8 @@ func encode(t *testing.T, tok Tokenizer, text string) []int32 {
 	return ids
 }
 
-// TestExtend adds tokens of every kind: a new one, one that is in the vocabulary, one that is added already, and
-// one that becomes special.
+// TestExtend: Extend adds a new token, a token of the vocabulary, a token that is added already,
+// and one that becomes special. Each has the right id, and the files describe all of them.
 func TestExtend(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
@@ -91,7 +92,7 @@ func TestExtend(t *testing.T) {
 	}
 }
 
-// compact is JSON with sorted keys on one line.
+// compact returns the JSON text with sorted keys on one line, for comparison.
 func compact(t *testing.T, text []byte) string {
 	t.Helper()
 	var v any
@@ -110,8 +111,8 @@ func marshal(t *testing.T, v any) []byte {
 	return []byte(b.String())
 }
 
-// TestExtendFiles: files that say nothing about added tokens stay as they are, to
-// the byte, and none is made.
+// TestExtendFiles: Extend leaves a file unchanged, byte for byte, if the file says nothing about
+// added tokens, and creates no file.
 func TestExtendFiles(t *testing.T) {
 	for _, tt := range []struct {
 		name, config, want string
@@ -141,7 +142,8 @@ func TestExtendFiles(t *testing.T) {
 	}
 }
 
-// TestExtendBytes: the byte vocabulary with added tokens encodes all other text unchanged.
+// TestExtendBytes: the byte vocabulary with added tokens still encodes all other text in the same
+// way.
 func TestExtendBytes(t *testing.T) {
 	tok, loaded, asked := extended(t, Bytes(), []string{"<x>"}, []string{"<|im_start|>", "<|im_end|>"})
 	if want := []NewToken{{"<x>", 256, false}, {"<|im_start|>", 257, false}, {"<|im_end|>", 258, false}}; !reflect.DeepEqual(asked, want) {
@@ -171,8 +173,8 @@ func TestExtendBytes(t *testing.T) {
 	}
 }
 
-// TestExtendKeepsEnds: a token that ends texts by another file's word, which the
-// tokenizer's own files do not have, still does.
+// TestExtendKeepsEnds: if config.json names EOS, and the tokenizer's own files do not, the extended
+// tokenizer keeps this EOS.
 func TestExtendKeepsEnds(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"tokenizer.json": small(""), "config.json": `{"eos_token_id": 5, "bos_token_id": 1}`})
@@ -186,8 +188,8 @@ func TestExtendKeepsEnds(t *testing.T) {
 	}
 }
 
-// TestExtendGaps: where Transformers would give a new token the id of another, it
-// is refused.
+// TestExtendGaps: if the ids have gaps, Transformers would give a new token the id of another
+// token. Extend then returns an error.
 func TestExtendGaps(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"tokenizer.json": small(`"added_tokens": [], "model": {"type": "BPE", "vocab": {"a": 0, "b": 2}, "merges": []}`)})

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzLoad reads any tokenizer.json and works with what it gives.
+// FuzzLoad: any text is a tokenizer.json that can encode and decode, or an error.
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(small("")))
 	f.Add([]byte(small(`"normalizer": {"type": "Replace", "pattern": {"Regex": "(?<!a)[b-d&&\\p{L}]{1,3}+|x*?$"}, "content": "y"}`)))
@@ -26,7 +26,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// checkEncoding encodes text in all ways and decodes it.
+// checkEncoding encodes text with all methods, which must agree, and decodes the ids.
 func checkEncoding(t *testing.T, tok *hf, text string) {
 	ids, err := tok.Encode(nil, []byte(text))
 	if err != nil {
@@ -56,8 +56,8 @@ func checkEncoding(t *testing.T, tok *hf, text string) {
 	s.Flush()
 }
 
-// FuzzEncode encodes any text with each shape of tokenizer, whole and in two
-// pieces.
+// FuzzEncode: each kind of tokenizer encodes any text to the same ids, whether the text comes whole
+// or is cut in two where Split allows it.
 func FuzzEncode(f *testing.F) {
 	var toks []*hf
 	readShapes(f, "testdata/shapes.json", func(s *shape, text []byte) {

@@ -24,7 +24,7 @@ import (
 // is missing, Load returns an error.
 var vocabularyFiles = []string{"tokenizer.model", "spiece.model", "vocab.json", "vocab.txt", "tekken.json"}
 
-// companions are the files copied unchanged beside a saved model.
+// companions are the files of a tokenizer that are copied unchanged beside a saved model.
 var companions = []string{"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
 	"vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja", "chat_template.json"}
 
@@ -99,7 +99,7 @@ func readFile(name string) ([]byte, error) {
 	return text, nil
 }
 
-// parse returns the tokenizer that text, the content of a tokenizer.json, describes.
+// parse builds the tokenizer from text, the content of a tokenizer.json.
 func parse(text []byte) (*hf, error) {
 	text = files.JSON(text)
 	if !json.Valid(text) {
@@ -159,7 +159,8 @@ func (t *hf) finish(letters bool) {
 	}
 }
 
-// isByteLevel reports whether text, the content of a tokenizer.json, describes the encoding of Bytes.
+// isByteLevel reports whether text, the content of a tokenizer.json, describes the byte vocabulary
+// that Bytes returns.
 func isByteLevel(text []byte) bool {
 	const most = 1 << 16 // the files that Bytes writes are far smaller
 	var f tokenizerFile
@@ -408,8 +409,8 @@ func edge(post []postProcessor, side func(postProcessor) []int32) int32 {
 	return all[0]
 }
 
-// readEnds reads bos_token_id and eos_token_id from the file called name, in so far as BOS and EOS are still unknown.
-// A value is a number, or a list of numbers, whose first counts.
+// readEnds reads bos_token_id and eos_token_id from the file called name. It sets BOS and EOS only
+// if they are still unknown. If a value is a list of numbers, the first counts.
 func (t *hf) readEnds(name string) error {
 	_, told := t.files["tokenizer_config.json"] // the file would name BOS if there were one
 	if (t.bos >= 0 || told) && t.eos >= 0 {
@@ -558,8 +559,8 @@ func (m *bpe) readVocab(raw []byte) error {
 	return nil
 }
 
-// tables computes the tables of m that follow from its vocabulary. letters reports that each byte of a word is
-// written as a letter; fallback, that byte fallback is on.
+// tables computes the tables of m that follow from its vocabulary. If letters is set, each byte of
+// a word is written as a letter. If fallback is set, byte fallback is on.
 func (m *bpe) tables(letters, fallback bool) {
 	m.raw = letters && m.prefix == "" && m.suffix == ""
 	for b := range byteVocab {
@@ -584,7 +585,8 @@ func (m *bpe) tables(letters, fallback bool) {
 		m.long = max(m.long, len(token))
 	}
 	_, ok := m.ids[metaspace]
-	// Cutting would be wrong if unknown characters were dropped, since their neighbours could then merge.
+	// If unknown characters are dropped, their neighbours can merge. A cut between these would then
+	// change the tokens.
 	ok = ok && (m.unk >= 0 || slices.Min(m.fallback[:]) >= 0)
 	m.cuts = ok && !m.raw && !m.ignoreMerges && m.prefix == "" && m.suffix == ""
 	m.joins = map[rune]bool{}

@@ -15,8 +15,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// small is a tokenizer.json with a vocabulary of a few characters; members
-// replace its own.
+// small returns a tokenizer.json with a vocabulary of a few characters. members are JSON members
+// that replace the members of the same names.
 func small(members string) string {
 	own := map[string]json.RawMessage{}
 	for _, text := range []string{
@@ -41,11 +41,11 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// loadTest is a file and what Load makes of it.
+// loadTest is a tokenizer's file with the result that Load must give for it.
 type loadTest struct {
 	name, file, content string
 	vocab               int
-	want                string // a part of the error; "" for Bytes, "bpe" for another
+	want                string // part of the error; "": Load returns Bytes; "bpe": it returns another tokenizer
 }
 
 func loadTests() []loadTest {
@@ -70,7 +70,7 @@ func loadTests() []loadTest {
 	}
 }
 
-// modelTests are tests of the model and the added tokens.
+// modelTests are the loadTests about a tokenizer.json's model and added tokens.
 func modelTests() []loadTest {
 	vocab := func(v, merges string) string {
 		return small(`"model": {"type": "BPE", "vocab": ` + v + `, "merges": ` + merges + `}`)
@@ -97,7 +97,8 @@ func modelTests() []loadTest {
 	}
 }
 
-// partTests are tests of the parts around the model.
+// partTests are the loadTests about the parts of a tokenizer.json around the model, such as
+// normalizer and pre-tokenizer.
 func partTests() []loadTest {
 	return []loadTest{
 		{"normalizer", "tokenizer.json", small(`"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Nmt"}]}`), 300, `normalizer.normalizers[1].type: "Nmt" is not supported`},
@@ -142,7 +143,9 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestEnds finds BOS and EOS in the files that name them.
+// TestEnds: BOS and EOS come from the first file that names them: the configuration of the
+// tokenizer, then that of the model, then the post-processor of tokenizer.json. If there is a
+// tokenizer_config.json, the model's configuration does not decide BOS.
 func TestEnds(t *testing.T) {
 	template := small(`"post_processor": {"type": "RobertaProcessing", "cls": ["a", 0], "sep": ["b", 1]}`)
 	tests := []struct {
@@ -218,8 +221,8 @@ func TestVocabulary(t *testing.T) {
 	}
 }
 
-// TestSameEveryTime loads files that say different things of the same token, or
-// of the same id.
+// TestSameEveryTime: if a tokenizer's files contradict each other about a token or an id, loading
+// them gives the same result every time.
 func TestSameEveryTime(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"two names":    {"tokenizer_config.json": `{"bos_token": {"content": "ab", "lstrip": true}, "unk_token": {"content": "ab", "rstrip": true}}`},
@@ -250,21 +253,22 @@ func TestInvalidText(t *testing.T) {
 	}
 }
 
-// TestLoadWithoutTokenizer: a model with a vocabulary unlike that of bytes needs its tokenizer.
+// TestLoadWithoutTokenizer: a model directory without a tokenizer is read as bytes only if the
+// vocabulary size is near 256. For other sizes it is an error.
 func TestLoadWithoutTokenizer(t *testing.T) {
 	for vocab, fine := range map[int]bool{256: true, 384: true, 512: true, 513: false, 32000: false} {
 		tok, err := Load(t.TempDir(), vocab)
 		if fine != (err == nil && tok == Bytes()) || !fine && !strings.Contains(err.Error(), "has no tokenizer.json, and a vocabulary of") {
 			t.Errorf("%d tokens: %v", vocab, err)
 		}
-		if _, err := Load("", vocab); err != nil { // it is trained from scratch
+		if _, err := Load("", vocab); err != nil { // no directory: the model is trained from scratch
 			t.Error(err)
 		}
 	}
 }
 
-// shape is a tokenizer of testdata/shapes.json, with what PyPI `tokenizers`
-// made of some strings.
+// shape is one kind of tokenizer from testdata/shapes.json, with the results of PyPI `tokenizers`
+// for some strings.
 type shape struct {
 	Name      string
 	Tokenizer map[string]any
@@ -274,8 +278,8 @@ type shape struct {
 	}
 }
 
-// readShapes calls f for each shape of a file that testdata/make.py wrote, with
-// its tokenizer.json.
+// readShapes calls f for each shape in a file that testdata/make.py wrote. text is the shape's
+// tokenizer.json.
 func readShapes(t testing.TB, name string, f func(s *shape, text []byte)) {
 	file := testkit.Must(os.Open(name))(t)
 	defer file.Close()
@@ -299,9 +303,8 @@ func readShapes(t testing.TB, name string, f func(s *shape, text []byte)) {
 	}
 }
 
-// TestShapes compares ids, offsets and decoded text with those recorded. With
-// MT_SHAPES it reads another file than the committed one, such as
-// testdata/differences.py makes.
+// TestShapes: ids, offsets and decoded text equal those that PyPI `tokenizers` gave for each kind
+// of tokenizer. MT_SHAPES names another file of recordings, such as testdata/differences.py makes.
 func TestShapes(t *testing.T) {
 	testkit.NotShort(t)
 	name := os.Getenv("MT_SHAPES")

@@ -12,7 +12,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// doubles is a model whose tokens are runs of a, up to 16 of them, and b.
+// doubles returns a tokenizer whose tokens are runs of 1, 2, 4, 8 or 16 times a, and b and ab.
+// members are further members of its tokenizer.json.
 func doubles(t testing.TB, members string) *hf {
 	t.Helper()
 	tok := testkit.Must(parse([]byte(small(members + `"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "aa": 2, "aaaa": 3, "aaaaaaaa": 4, "ab": 6, "▁": 7},
@@ -20,8 +21,8 @@ func doubles(t testing.TB, members string) *hf {
 	return tok
 }
 
-// TestLongWord merges one word of a million letters: quadratic time would take
-// hours.
+// TestLongWord: one word of a million letters is encoded in seconds. An algorithm of quadratic time
+// would take hours.
 func TestLongWord(t *testing.T) {
 	testkit.NotShort(t)
 	const n = 1<<20 + 5
@@ -32,7 +33,8 @@ func TestLongWord(t *testing.T) {
 	}
 }
 
-// TestMergesAgree merges words by looking at all pairs and by heap.
+// TestMergesAgree: the two algorithms of merging give the same tokens: mergeShort, which looks at
+// all pairs, and mergeLong, which uses a heap.
 func TestMergesAgree(t *testing.T) {
 	testkit.NotShort(t)
 	readShapes(t, "testdata/shapes.json", func(s *shape, text []byte) {
@@ -61,7 +63,8 @@ func TestMergesAgree(t *testing.T) {
 	})
 }
 
-// TestMergesAgreeWhereAllMerge has few symbols and many merges: nearly every pair merges, equal pairs overlap, and
+// TestMergesAgreeWhereAllMerge: both algorithms of merging give the tokens that BPE's definition
+// gives, for few symbols and many merges. Nearly every pair merges then, equal pairs overlap, and
 // merges create new pairs.
 func TestMergesAgreeWhereAllMerge(t *testing.T) {
 	for seed := range uint64(200) {
@@ -83,7 +86,8 @@ func TestMergesAgreeWhereAllMerge(t *testing.T) {
 			for range 2 + r.IntN(60) {
 				start = append(start, symbol{id: r.Int32N(int32(letters)), size: 1})
 			}
-			// As BPE is defined: the pair of least rank, of those the leftmost, until none is left.
+			// BPE by its definition: merge the pair of the lowest rank, and of equal ranks the
+			// leftmost, until no pair merges.
 			want := slices.Clone(start)
 			for {
 				best, least := -1, int32(noRank)
@@ -110,7 +114,7 @@ func TestMergesAgreeWhereAllMerge(t *testing.T) {
 	}
 }
 
-// texts are the strings of testdata/shapes.json, joined to longer ones.
+// texts returns strings of testdata/shapes.json, and longer texts that are joined from them.
 func texts(t testing.TB) []string {
 	var all []string
 	readShapes(t, "testdata/shapes.json", func(s *shape, _ []byte) {
@@ -129,7 +133,8 @@ func texts(t testing.TB) []string {
 	return long
 }
 
-// TestSplit encodes texts in pieces, each as long as Split allows for the text so far.
+// TestSplit: a text that is encoded in pieces, each as long as Split allows, gives the same ids as
+// the whole text.
 func TestSplit(t *testing.T) {
 	testkit.NotShort(t)
 	splitters := 0
@@ -173,8 +178,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestSplitBeforeToken cuts no text where an added token may begin that the
-// rest of the text completes.
+// TestSplitBeforeToken: Split does not cut a text at an offset where an added token may begin that
+// text to come completes.
 func TestSplitBeforeToken(t *testing.T) {
 	readShapes(t, "testdata/shapes.json", func(s *shape, _ []byte) {
 		if s.Name != "scanner qwen2" {
@@ -197,7 +202,7 @@ func TestSplitBeforeToken(t *testing.T) {
 	})
 }
 
-// TestScanners compares the scanners with their regular expressions.
+// TestScanners: each hand-written scanner finds the same matches as its regular expression.
 func TestScanners(t *testing.T) {
 	u := unicodeClasses()
 	for _, s := range scanners {
@@ -227,7 +232,7 @@ func TestSlowPattern(t *testing.T) {
 	}
 }
 
-// TestGrowth reads tokenizers that would make far more of a text than it is.
+// TestGrowth: a tokenizer whose normalizers make a text many times longer gives ErrGrown.
 func TestGrowth(t *testing.T) {
 	long := strings.Repeat("a", 1000)
 	for what, members := range map[string]string{
@@ -246,7 +251,8 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestSlowAddedTokens has tokens that nearly match everywhere, and tokens that take surrounding white space.
+// TestSlowAddedTokens: the search for added tokens ends with ErrSteps if it takes too long, for
+// tokens that nearly match everywhere and for tokens that take surrounding white space.
 func TestSlowAddedTokens(t *testing.T) {
 	testkit.NotShort(t)
 	one := `"added_tokens": [{"id": 9, "content": "` + strings.Repeat("a", 500) + `c"}],`

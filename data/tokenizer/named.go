@@ -199,7 +199,7 @@ func Named(t Tokenizer) map[string]any {
 	return nil
 }
 
-// inOrder returns the values of m in the order of their keys.
+// inOrder returns the values of m, sorted by their keys.
 func inOrder[V any](m map[string]V) (values []V) {
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		values = append(values, m[key])
@@ -254,9 +254,10 @@ func (n *named) all(t *hf) []addedToken {
 // NamedTokens are the keys that Name accepts.
 var NamedTokens = []string{"bos_token", "eos_token", "unk_token", "pad_token"}
 
-// Name returns t with other special tokens: tokens maps keys of NamedTokens to the tokens' contents; t must have all
-// these tokens. bos_token and eos_token become BOS and EOS. The Files of the result contain these names.
-// tokenizer_config.json gets them and is created if it is missing; special_tokens_map.json gets them if t has it.
+// Name returns a copy of t with other special tokens. The map tokens has the tokens' contents by
+// keys of NamedTokens; t must have all these tokens. BOS and EOS follow bos_token and eos_token.
+// The result's Files contain the new names. These are in tokenizer_config.json, which is created if
+// it is missing, and in special_tokens_map.json, if t has this file.
 func Name(t Tokenizer, tokens map[string]string) (Tokenizer, error) {
 	old, err := asHF(t)
 	if err != nil {

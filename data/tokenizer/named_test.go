@@ -10,8 +10,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestNamed compares directories, whose files say different things about added
-// tokens, with what Transformers made of them: testdata/named.py.
+// TestNamed: for directories whose files contradict each other about added tokens, Load gives the
+// tokens that Transformers gave. testdata/named.py recorded them.
 func TestNamed(t *testing.T) {
 	testkit.NotShort(t)
 	text := testkit.Must(os.ReadFile("testdata/named.json"))(t)
@@ -53,8 +53,8 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// TestNamedErrors reads invalid files beside tokenizer.json, and one that names a token without an id, which is
-// ignored.
+// TestNamedErrors: an invalid file beside tokenizer.json is an error that names the file. A token
+// that has a name but no id in any file is ignored.
 func TestNamedErrors(t *testing.T) {
 	for _, tt := range []struct{ file, content, want string }{
 		{"tokenizer_config.json", "{", "tokenizer_config.json: unexpected end"},
@@ -80,7 +80,8 @@ func TestNamedErrors(t *testing.T) {
 	}
 }
 
-// TestName gives tokens other names, in existing files and in a new one.
+// TestName: Name makes other tokens the tokenizer's BOS, EOS and so on. It changes the files that
+// name them, and creates tokenizer_config.json if no file does.
 func TestName(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"all files": {"tokenizer_config.json": `{"eos_token": {"content": "<s>"}, "bos_token": "<s>", "added_tokens_decoder": {"5": {"content": "<s>", "special": true}, "6": {"content": "<t>", "special": true}}}`,
@@ -117,7 +118,8 @@ func TestName(t *testing.T) {
 	}
 }
 
-// TestEndsWith puts a token before those that generation ends at.
+// TestEndsWith: EndsWith puts the token first in eos_token_id of generation_config.json, before the
+// existing ids, and only once.
 func TestEndsWith(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"top_k": 5}`:                      `{"eos_token_id":6,"top_k":5}`,

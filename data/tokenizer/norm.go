@@ -11,8 +11,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// rewriter builds a new span (a text with the origin of each byte) from the span in. Only with track it records
-// origins.
+// rewriter builds a new span (a text with the origin of each byte) from the span in. It records
+// origins only if track is set.
 type rewriter struct {
 	in    *span
 	out   span
@@ -21,14 +21,14 @@ type rewriter struct {
 	over  bool
 }
 
-// fits reports whether n more bytes fit into the limit on the result's length. Once it has reported false, it always
-// does.
+// fits reports whether n more bytes fit into the limit on the result's length. After it has
+// returned false once, it always returns false.
 func (w *rewriter) fits(n int) bool {
 	w.over = w.over || len(w.out.text)+n > w.most
 	return !w.over
 }
 
-// done returns the new span, or ErrGrown if the limit was exceeded.
+// done returns the new span; if the limit on its length was exceeded, it returns ErrGrown.
 func (w *rewriter) done() (span, error) {
 	if w.over {
 		return *w.in, ErrGrown
@@ -76,7 +76,7 @@ func (w *rewriter) putRune(r rune, origin int) {
 	}
 }
 
-// rewrite returns a rewriter that builds a span from in. With track it records origins.
+// rewrite returns a rewriter that builds a new span from in. If track is set, it records origins.
 func rewrite(in *span, track bool) *rewriter {
 	w := &rewriter{in: in, track: track, most: in.left.bytes}
 	w.out = span{text: make([]byte, 0, len(in.text)+len(in.text)/8+8), base: in.base, left: in.left}
@@ -86,8 +86,8 @@ func rewrite(in *span, track bool) *rewriter {
 	return w
 }
 
-// normalizer changes a text before the text is cut into words. With track, the result has an origin for each byte,
-// unless nothing was changed and the result is in itself.
+// normalizer changes a text before the text is cut into words. If track is set, the result has an
+// origin for each byte; the exception is a result that is in itself, unchanged.
 type normalizer interface {
 	normalize(in span, track bool) (span, error)
 }

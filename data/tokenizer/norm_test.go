@@ -7,8 +7,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// TestUnicodeForms compares normalized texts with golang.org/x/text: marks out of order after several letters, and
-// decomposed Hangul syllables.
+// TestUnicodeForms: normalized texts equal those of golang.org/x/text, for marks out of order after
+// several letters and for decomposed Hangul syllables.
 func TestUnicodeForms(t *testing.T) {
 	for _, text := range []string{"a\u0307\u0323b\u0307\u0323 \u0307\u0323", "\u1112\u1161\u11ab\u1100\u1161", "\ud55c\u11ab", "q\u0307\u0323\u0301e\u0301\u0323", "\u0307\u0323a"} {
 		for form, compose := range map[norm.Form]bool{norm.NFC: true, norm.NFKC: true, norm.NFD: false, norm.NFKD: false} {
@@ -20,7 +20,8 @@ func TestUnicodeForms(t *testing.T) {
 	}
 }
 
-// TestStartsOfNormalized: tokens of a normalized text start where their characters are in the original text.
+// TestStartsOfNormalized: after a normalizer has changed a text, EncodeSpans gives the offsets of
+// the tokens' characters in the original text.
 func TestStartsOfNormalized(t *testing.T) {
 	tok := mustParse(t, `"normalizer": {"type": "Lowercase"}`)
 	ids, starts, err := tok.EncodeSpans(nil, nil, []byte("ABa b"))
@@ -29,7 +30,8 @@ func TestStartsOfNormalized(t *testing.T) {
 	}
 }
 
-// TestAddedTokensSpelledAlike: a special token comes before one that is not, whichever was added first.
+// TestAddedTokensSpelledAlike: if a special token and another added token have the same normalized
+// spelling, the special token is found, whichever was added first.
 func TestAddedTokensSpelledAlike(t *testing.T) {
 	tok := mustParse(t, `"normalizer": {"type": "Lowercase"}, "added_tokens": [{"id": 5, "content": "xy", "normalized": true}, {"id": 6, "content": "XY", "normalized": true, "special": true}]`)
 	if ids, err := tok.Encode(nil, []byte("xY")); err != nil || !slices.Equal(ids, []int32{6}) {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// piece is a part of a text, on the way from the whole text to words.
+// piece is a part of a text, between the whole text and single words. Pre-tokenizers cut it into
+// smaller pieces.
 type piece struct {
 	span
 	first bool // starts where the whole text starts
@@ -41,8 +42,8 @@ const (
 	contiguous                         // adjacent matches form one piece
 )
 
-// splitter is a preTokenizer that cuts pieces at the matches of a pattern. With invert, the text between matches
-// counts as matches, and the matches as the text between.
+// splitter is a preTokenizer that cuts pieces at the matches of a pattern. If invert is set,
+// matches and the text between matches change roles.
 type splitter struct {
 	f        finder
 	behavior behavior
@@ -383,7 +384,8 @@ func punctuation(u *unicodeTable, r rune) bool {
 	return u.in(r, setP) || r < 0x80 && u.in(r, setS)
 }
 
-// behaviorOf returns what the part p does with matches, by its member behavior; isolated if it has none.
+// behaviorOf returns the behavior that p's member behavior names: what a splitter does with the
+// matches. Without the member it is isolated.
 func (p *part) behaviorOf() (behavior, error) {
 	for i, n := range []string{"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"} {
 		if p.Behavior == n {
@@ -435,8 +437,8 @@ func (p *part) metaspaces() (*metaspaces, error) {
 	return m, nil
 }
 
-// scheme returns to which pieces Metaspace adds its letter in front: always, first or never. Old files say this with
-// add_prefix_space.
+// scheme returns before which pieces a Metaspace part puts its letter: always, first or never. Old
+// files say this with add_prefix_space.
 func (p *part) scheme() string {
 	switch {
 	case p.PrependScheme != nil:
@@ -454,8 +456,8 @@ type splitting struct {
 	cut func(text []byte, i int) bool
 }
 
-// splitter returns t as a Splitter, if places can be found where a long text may be cut without a change of its ids.
-// Otherwise it returns t itself.
+// splitter returns t as a Splitter, if there are offsets at which a long text can be cut without a
+// change of its ids. Otherwise it returns t itself.
 func (t *hf) splitter() Tokenizer {
 	if len(t.normal.single) > 0 && len(t.norms) > 0 {
 		return t // Split cannot see added tokens of the normalized text
@@ -492,7 +494,8 @@ func (t *hf) normalizesInPlace() bool {
 	return true
 }
 
-// onlySpaces reports whether t does nothing before merging but replace spaces by metaspaces (▁).
+// onlySpaces reports whether the only step of t before merging is to replace spaces by metaspaces
+// (▁).
 func (t *hf) onlySpaces() bool {
 	if len(t.norms) != 1 || t.norms[0] != (replaceText{" ", metaspace}) {
 		return false
@@ -509,8 +512,8 @@ func (t *hf) onlySpaces() bool {
 	return true
 }
 
-// Split returns the length of the longest prefix of text whose ids do not depend on the text that follows. It looks
-// at a limited number of places, and returns 0 if it finds none.
+// Split returns the length of the longest prefix of text whose ids do not depend on the text that
+// follows. It checks a limited number of offsets, and returns 0 if it finds none.
 func (s *splitting) Split(text []byte) int {
 	last := len(text) - max(s.raw.long, s.normal.long, 1) // an added token may begin in text and end after it
 	const most = 256                                      // places to check

@@ -187,8 +187,8 @@ func (c *compiler) repeat(n *node) error {
 	return nil
 }
 
-// loop compiles body, repeated any number of times. mode says whether more or fewer repetitions are tried first. An
-// iteration that matches no character fails, so that matching ends.
+// loop compiles body, repeated any number of times. mode says whether more or fewer repetitions are
+// tried first. An iteration that matches no character fails, since it would repeat forever.
 func (c *compiler) loop(body *node, mode byte) error {
 	mark := c.marks
 	c.marks++
@@ -203,8 +203,9 @@ func (c *compiler) loop(body *node, mode byte) error {
 	return nil
 }
 
-// choose sets the two branches of the opSplit at index i: in leads into the loop, and on leads past it. The branch in
-// is tried first, unless mode is lazy.
+// choose sets the two branches of the opSplit at index i. in is the instruction that begins the
+// loop's body, and on the instruction after the loop. The branch in is tried first, unless mode is
+// lazy.
 func (c *compiler) choose(i, in, on int, mode byte) {
 	if mode == lazy {
 		in, on = on, in
@@ -246,8 +247,8 @@ func (n *node) width() (int, error) {
 	return total, nil
 }
 
-// find returns the first match that begins at the offset from or later. It takes steps for its work, and returns
-// ErrSteps when no steps are left.
+// find returns the first match that begins at the offset from or later. It subtracts its work from
+// steps, and returns ErrSteps when no steps are left.
 func (re *regex) find(text []byte, from int, steps *int) (start, end int, ok bool, err error) {
 	m := matcher{re: re, text: text, steps: steps}
 	for i := from; ; {
@@ -548,8 +549,8 @@ func (p *parser) body(n *node) (*node, error) {
 	return n, nil
 }
 
-// options parses the options (?i), which hold up to the end of the enclosing group, or a group with options, (?i:…).
-// For the first it returns nil.
+// options parses (?i), whose options hold up to the end of the enclosing group, or (?i:…), a group
+// with options. For (?i) it returns nil.
 func (p *parser) options() (*node, error) {
 	was := *p
 	on := true
@@ -771,8 +772,9 @@ func (p *parser) limit(s *charset) (r rune, single bool, err error) {
 // ¾.
 var latinWords = []runeRange{{0xb2, 0xb3}, {0xb9, 0xb9}, {0xbc, 0xbe}}
 
-// charset is a set of characters, as a regular expression describes it. A character is in it if one of ranges, cats,
-// tables, parts and so on has it; and, not and fold are applied after that.
+// charset is a set of characters, as a regular expression describes it. A character is in the set
+// if any of ranges, cats, tables, parts and so on contains it. After that, fold, and and not are
+// applied to the result.
 type charset struct {
 	ranges []runeRange
 	cats   categories
@@ -915,7 +917,8 @@ func (m *matcher) match(i int) (end int, ok bool, err error) {
 	}
 }
 
-// mark records that an iteration of repetition number n begins at offset i. opProgress compares with it.
+// mark records that an iteration of repetition number n begins at offset i. At the iteration's end,
+// opProgress compares its offset with i.
 func (m *matcher) mark(n, i int) {
 	for len(m.marks) <= n {
 		m.marks = append(m.marks, 0)
@@ -959,9 +962,9 @@ func (m *matcher) back() (pc, i int, ok bool) {
 	return 0, 0, false
 }
 
-// run executes an opRun at pc: it matches characters of the instruction's set from offset i on. It takes as many as
-// possible, or with mode lazy as few as allowed, and records the alternatives. It returns the offset after them;
-// false: there are too few.
+// run executes an opRun at pc: it matches characters of the instruction's set from offset i on. It
+// takes as many as possible; if mode is lazy, it takes as few as allowed. It records the other
+// counts as alternatives, and returns the offset after the characters; false: there are too few.
 func (m *matcher) run(in *instruction, pc, i int) (int, bool) {
 	most := in.max
 	if in.mode == lazy {
@@ -1038,8 +1041,8 @@ var wordSet = &charset{word: true, ranges: latinWords}
 
 // finder finds the matches of a pattern in a text.
 type finder interface {
-	// find returns the first match that begins at the offset from or later. The work uses up steps, which limits
-	// its time.
+	// find returns the first match that begins at the offset from or later. To limit the time, the
+	// work is subtracted from steps.
 	find(text []byte, from int, steps *int) (start, end int, ok bool, err error)
 }
 
@@ -1097,8 +1100,8 @@ func (f oneOf) find(text []byte, from int, _ *int) (start, end int, ok bool, err
 	return 0, 0, false, nil
 }
 
-// find returns the match that begins exactly at the offset from: a scanner's matches cover a text without gaps. It
-// thus makes scanner a finder.
+// find makes scanner a finder. The match begins exactly at the offset from, since a scanner's
+// matches cover a text without gaps.
 func (s *scanner) find(text []byte, from int, _ *int) (start, end int, ok bool, err error) {
 	if from >= len(text) {
 		return 0, 0, false, nil

@@ -10,8 +10,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestRegexAsGo compares matches of small patterns in all short texts with package regexp, which prefers the same
-// alternatives but has neither lookaheads nor possessive repetitions.
+// TestRegexAsGo: small patterns have the same matches in all short texts as with Go's package
+// regexp. That package prefers the same alternatives, but has neither lookaheads nor possessive
+// repetitions.
 func TestRegexAsGo(t *testing.T) {
 	texts := []string{""}
 	for i := 0; len(texts[i]) < 5; i++ {
@@ -38,7 +39,7 @@ func TestRegexAsGo(t *testing.T) {
 	}
 }
 
-// TestHan: the script Han has ideographs, also those beyond 16 bits, and no other letters or marks.
+// TestHan: \p{Han} matches ideographs, also those beyond 16 bits, and no other letters or marks.
 func TestHan(t *testing.T) {
 	s := testkit.Must(property("Han"))(t)
 	for text, want := range map[string]bool{"中日々〇\U00020000": true, "aあア가。1 ": false} {
@@ -50,8 +51,8 @@ func TestHan(t *testing.T) {
 	}
 }
 
-// TestBrokenOff: a broken character ends at the first byte that cannot continue it, as in Unicode's "maximal
-// subparts".
+// TestBrokenOff: brokenOff ends a broken character before the first byte that cannot continue it,
+// as in Unicode's "maximal subparts".
 func TestBrokenOff(t *testing.T) {
 	for text, want := range map[string]int{
 		"\xff\x80": 1, "\x80\x80": 1, "\xc1\x80": 1, "\xf5\x80": 1, "\xc2": 1, "\xc2a": 1, "\xe2\x82": 2, "\xe2\x82\xe2": 2, "\xe0\x80": 1, "\xe0\xa0": 2,
@@ -63,15 +64,16 @@ func TestBrokenOff(t *testing.T) {
 	}
 }
 
-// mustParse reads a tokenizer.json of small's with members in place of its own.
+// mustParse parses the tokenizer.json that small makes of members.
 func mustParse(t *testing.T, members string) *hf {
 	t.Helper()
 	tok := testkit.Must(parse([]byte(small(members))))(t)
 	return tok
 }
 
-// TestWordCache: a cached word yields the same tokens, for any length, following text and number of tokens. A zero
-// byte at the end makes another word.
+// TestWordCache: a word from the cache gives the same tokens as one that is merged, for any length,
+// following text and number of tokens. A zero byte at a word's end, like the cache's padding, makes
+// another word.
 func TestWordCache(t *testing.T) {
 	const members = `"added_tokens": [], "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "Isolated"},
 		"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "\u0000": 2, "ab": 3, " ": 4, "abab": 5}, "merges": ["a b", "ab ab"]}`
@@ -106,7 +108,7 @@ func TestWordCache(t *testing.T) {
 	}
 }
 
-// encodings are texts with the ids that PyPI `tokenizers` 0.23 gives them.
+// encodings maps texts to the ids that PyPI `tokenizers` 0.23 gives them.
 type encodings map[string][]int32
 
 func (e encodings) check(t *testing.T, name string, tok *hf) {
@@ -119,8 +121,8 @@ func (e encodings) check(t *testing.T, name string, tok *hf) {
 	}
 }
 
-// TestIgnoreMerges: with ignore_merges a word that is a token is that token, though
-// no merge leads there; other words are merged as ever.
+// TestIgnoreMerges: with ignore_merges set, a word that is in the vocabulary becomes that one
+// token, even if no merges lead to it. Other words are merged as usual.
 func TestIgnoreMerges(t *testing.T) {
 	const characters = `"added_tokens": [], "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 4, "▁": 5, "a▁b": 6, "b▁": 7, "<unk>": 8}, "unk_token": "<unk>", "merges": ["a b"], "ignore_merges": `
 	const letters = `"added_tokens": [], "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
@@ -135,8 +137,9 @@ func TestIgnoreMerges(t *testing.T) {
 		check(t, "letters, false", mustParse(t, letters+"false}"))
 }
 
-// TestPartialFallback: a character becomes its bytes if the vocabulary has all of them, and is otherwise unknown
-// without using any of them. Unknown characters are fused up to the next known one, not up to bytes.
+// TestPartialFallback: with byte fallback, a character becomes byte tokens if the vocabulary has
+// all of its bytes; otherwise the whole character is unknown. Neighbouring unknown characters are
+// fused up to the next known one, not up to byte tokens.
 func TestPartialFallback(t *testing.T) {
 	const model = `"added_tokens": [], "model": {"type": "BPE", "vocab": {"a": 0, "<unk>": 1, "<0xC3>": 2, "<0xA9>": 3, "<0xE2>": 4, "<0x82>": 5}, "merges": []`
 	for _, c := range []struct {

@@ -74,7 +74,8 @@ func (u *unicodeTable) kindAt(text []byte, i int) (kind, int) {
 	return u.wideKind(text[i:])
 }
 
-// wideKind is kindAt for the first character of text, if it is not ASCII.
+// wideKind returns the kind and length, like kindAt, of the first character of text, which is not
+// ASCII.
 func (u *unicodeTable) wideKind(text []byte) (kind, int) {
 	r, n := utf8.DecodeRune(text)
 	switch {
@@ -88,7 +89,8 @@ func (u *unicodeTable) wideKind(text []byte) (kind, int) {
 	return isOther, n
 }
 
-// run returns the offset at which the characters of kind k that start at offset i end; i itself if there are none.
+// run returns the offset after the characters of kind k that begin at offset i; i itself if there
+// are none.
 func (u *unicodeTable) run(text []byte, i int, k kind) int {
 	for i < len(text) {
 		if a := asciiKinds[text[i]]; a != 0 {
@@ -107,8 +109,8 @@ func (u *unicodeTable) run(text []byte, i int, k kind) int {
 	return i
 }
 
-// runOf returns the offset at which the characters whose category is in set, starting at offset i, end; i itself if
-// there are none.
+// runOf returns the offset after the characters from offset i on whose category is in set; i itself
+// if there are none.
 func (u *unicodeTable) runOf(text []byte, i int, set categories) int {
 	for i < len(text) {
 		r, n := decodeRune(text[i:])
@@ -120,8 +122,8 @@ func (u *unicodeTable) runOf(text []byte, i int, set categories) int {
 	return i
 }
 
-// contraction returns the length of 's, 't, 're, 've, 'm, 'll or 'd at offset i; 0: none stands there. With fold,
-// upper case counts too.
+// contraction returns the length of 's, 't, 're, 've, 'm, 'll or 'd at offset i; 0: there is none.
+// If fold is set, upper case counts too.
 func contraction(text []byte, i int, fold bool) int {
 	if i+1 >= len(text) || text[i] != '\'' {
 		return 0
@@ -150,8 +152,8 @@ func contraction(text []byte, i int, fold bool) int {
 	return 0
 }
 
-// blanks returns the end of the match of \s+(?!\S)|\s+ at offset i, where white space stands. With newlines, the
-// pattern also has the alternative \s*[\r\n]+, which comes first.
+// blanks returns the end of the match of \s+(?!\S)|\s+ at offset i, which is white space. If
+// newlines is set, the pattern has one more alternative, \s*[\r\n]+, which is tried first.
 func (u *unicodeTable) blanks(text []byte, i int, newlines bool) int {
 	end, last, newline := i, i, 0
 	for end < len(text) {
@@ -207,9 +209,9 @@ func nextGPT4(u *unicodeTable, text []byte, i, digits int) int {
 	return u.rest(text, i, digits, false)
 }
 
-// rest returns the end of the match at offset i of those alternatives that GPT-4's pattern shares with patterns
-// derived from it. These are numbers of at most digits digits, other characters, and white space. With slash, slashes
-// may follow other characters, as line ends may.
+// rest returns the end of the match at offset i of the alternatives that GPT-4's pattern shares
+// with patterns derived from it. These match numbers of at most digits digits, other characters,
+// and white space. If slash is set, slashes may follow other characters, as line ends may.
 func (u *unicodeTable) rest(text []byte, i, digits int, slash bool) int {
 	k, n := u.kindAt(text, i)
 	if k == isNumber {
@@ -250,7 +252,7 @@ func nextO200K(u *unicodeTable, text []byte, i int) int {
 	return u.rest(text, i, 3, true)
 }
 
-// lowerWord returns the end of a word at offset i that consists of any number of letters in setUpper, then at least
+// lowerWord returns the end of a word at offset i: any number of letters in setUpper, then at least
 // one in setLower. 0: no such word begins there.
 func lowerWord(u *unicodeTable, text []byte, i int) int {
 	upper := u.runOf(text, i, setUpper)
@@ -267,7 +269,7 @@ func lowerWord(u *unicodeTable, text []byte, i int) int {
 	return 0
 }
 
-// upperWord returns the end of a word at offset i that consists of at least one letter in setUpper, then any number
+// upperWord returns the end of a word at offset i: at least one letter in setUpper, then any number
 // in setLower. 0: no such word begins there.
 func upperWord(u *unicodeTable, text []byte, i int) int {
 	if upper := u.runOf(text, i, setUpper); upper > i {

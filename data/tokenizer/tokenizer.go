@@ -23,7 +23,7 @@ type Tokenizer interface {
 	// Decode returns the text of ids without special tokens. An id without a text is dropped, except that Bytes
 	// writes it as "<id>".
 	Decode(ids []int32) []byte
-	// DecodeSpecial is Decode, but keeps special tokens.
+	// DecodeSpecial returns the text of ids like Decode, but keeps special tokens.
 	DecodeSpecial(ids []int32) []byte
 	// Token returns id as the vocabulary spells it; "": there is no such id.
 	Token(id int32) string
@@ -39,7 +39,7 @@ type Tokenizer interface {
 	EOS() (int32, bool)
 	// ID identifies the encoding, for cache keys: tokenizers with equal IDs encode equally.
 	ID() string
-	// Files returns the files that belong beside a saved model, name to content.
+	// Files returns the tokenizer's files to save beside a model, name to content.
 	Files() map[string][]byte
 }
 
@@ -197,7 +197,7 @@ func (byteLevel) AddSpecial(ids []int32) []int32     { return ids }
 func (t byteLevel) Decode(ids []int32) []byte        { return t.decode(ids, "") }
 func (t byteLevel) DecodeSpecial(ids []int32) []byte { return t.decode(ids, EndOfText) }
 
-// decode returns the text of ids. The text end stands for the token that ends a document.
+// decode returns the text of ids. end is written for id 0, the token that ends a document.
 func (byteLevel) decode(ids []int32, end string) []byte {
 	text := make([]byte, 0, len(ids))
 	for _, id := range ids {

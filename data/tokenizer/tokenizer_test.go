@@ -50,8 +50,9 @@ func TestBytesSpecials(t *testing.T) {
 	}
 }
 
-// TestBytesEndOfText encodes texts that spell the token that ends a document,
-// as other readers of the files do: whole, with offsets, and in two pieces.
+// TestBytesEndOfText: if a text spells <|endoftext|>, Bytes encodes it as id 0, as other programs
+// that read the files of Bytes do. This also holds with offsets, and if the text comes in two
+// pieces.
 func TestBytesEndOfText(t *testing.T) {
 	tests := []struct {
 		text   string
@@ -173,7 +174,7 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// recorded is a string with the result of PyPI `tokenizers`.
+// recorded is a string with the result of PyPI `tokenizers` for it.
 type recorded struct {
 	Text         string
 	IDs          []int32 // with special tokens around
@@ -182,7 +183,8 @@ type recorded struct {
 	DecodedClean string  `json:"decoded_clean"` // without special tokens
 }
 
-// check compares tok with c and reports whether they agree.
+// check encodes and decodes the text of c with tok. It reports whether the results equal the
+// recorded ones.
 func (c *recorded) check(t *testing.T, tok Tokenizer) bool {
 	ids, err := tok.Encode(nil, []byte(c.Text))
 	if err != nil {
@@ -216,8 +218,8 @@ func (c *recorded) check(t *testing.T, tok Tokenizer) bool {
 	return ok
 }
 
-// TestFixtures compares every recorded string of every shape of tokenizer.
-// With MT_TOKENIZERS it reads another folder than the shared one, such as
+// TestFixtures: the recorded strings of every recorded tokenizer have the ids and texts that PyPI
+// `tokenizers` gave. MT_TOKENIZERS names another folder of recordings, such as
 // testdata/differences.py makes.
 func TestFixtures(t *testing.T) {
 	root := os.Getenv("MT_TOKENIZERS")
@@ -247,7 +249,8 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-// TestConcurrent encodes the same texts in several goroutines, each with other cached words.
+// TestConcurrent: several goroutines that encode the same texts with one tokenizer get the same
+// ids, whatever words each has cached.
 func TestConcurrent(t *testing.T) {
 	all := texts(t)[:40]
 	readShapes(t, "testdata/shapes.json", func(s *shape, text []byte) {
@@ -275,11 +278,12 @@ func TestConcurrent(t *testing.T) {
 	})
 }
 
-// TestStreamPieces prints tokens one at a time and compares with all at once.
+// TestStreamPieces: the texts that Stream returns token by token join to the text that Decode gives
+// for all tokens.
 func TestStreamPieces(t *testing.T) {
 	readShapes(t, "testdata/shapes.json", func(s *shape, text []byte) {
 		tok := testkit.Must(parse(text))(t)
-		if len(tok.decoders) == 0 || s.Name == "end of word" { // the last token prints as no other does
+		if len(tok.decoders) == 0 || s.Name == "end of word" { // this decoder treats a text's last token differently
 			return
 		}
 		for _, c := range s.Cases {

@@ -14,8 +14,9 @@ func init() {
 	row("ActivateBackward", activateBackwardCases)
 }
 
-// activations are the units that have no gate, so they have one input. They come from the table units, except for two
-// units that exist only with a gate.
+// activations are the activations without a gate, each with its float64 definition and its allowed
+// error. They are taken from the table units, except for CutSiLU and SigmoidGate, which exist only
+// with a gate.
 var activations = append(slices.DeleteFunc(slices.Clone(units), func(u unit) bool { return u.f == op.CutSiLU || u.f == op.SigmoidGate }),
 	unit{f: op.SquaredReLU, oracle: oracle.SquaredReLU, bound: 4 * uF32})
 

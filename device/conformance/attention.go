@@ -14,8 +14,8 @@ func init() {
 	row("AttentionBackward", attentionBackwardCases)
 }
 
-// attentionShape is a case: the lengths of the sequences' queries and, if they differ, of their keys, and the sizes of
-// heads.
+// attentionShape is the shape of a test case: the lengths of the sequences' queries and, if they
+// differ, of their keys, and the sizes of heads.
 type attentionShape struct {
 	queries, keys       []int
 	heads, kvHeads      int
@@ -138,9 +138,9 @@ func (in *attentionInput) exact(r *rig, sh attentionShape) attended {
 	})
 }
 
-// attention checks the forward. A score is a sum of Dim products. The absolute error of a score is the relative error
-// of its exponential, and the output is a mean of values weighted by these exponentials. The allowed errors follow from
-// that.
+// attention checks the forward. A score is a sum of Dim products. A score's absolute error is the
+// relative error of its exponential, and the output is a mean of values weighted by these
+// exponentials. So summing(Dim) times a small factor bounds the error.
 func attention(r *rig, sh attentionShape, withLSE bool) {
 	in := newAttention(r, sh)
 	n := in.TQ * in.Heads
@@ -155,9 +155,11 @@ func attention(r *rig, sh attentionShape, withLSE bool) {
 	enqueue(r, a)
 }
 
-// attentionBackward checks the backward. The gradient of a score is p·(dP − delta), where dP and delta nearly cancel.
-// Allowed errors are therefore relative to dP and delta, whose size is that of a gradient or a few times as much. If
-// they cancel completely, as with a window of 1, errors are relative to the inputs, whose size is 1.
+// attentionBackward checks the backward. The gradient of a score is p·(dP − delta), where p is the
+// attention probability, dP its gradient and delta = Σ DO·O. dP and delta nearly cancel. Allowed
+// errors are therefore relative to dP and delta, whose size is that of a gradient or a few times as
+// much. If they cancel completely, as with a window of 1, errors are relative to the inputs, whose
+// size is 1.
 func attentionBackward(r *rig, sh attentionShape, withSums bool) {
 	in := newAttention(r, sh)
 	n, tk := in.TQ*in.Heads, in.shape.TK

@@ -66,15 +66,17 @@ func (f lossForm) weights(r *rig, T, V int, grad []float64) device.Tensor {
 	return w.t
 }
 
-// more returns a bound for how much larger a loss and its error become through the terms smoothing and z.
+// more returns a bound for the factor by which the terms smoothing and z enlarge a loss and its
+// error.
 func (f lossForm) more(V int) float64 {
 	lse := 5*f.size + math.Log(float64(V))
 	return 1 + 2*f.z*lse
 }
 
-// exponents bounds the error of exp(x − log Σ exp x) for V numbers x of the given size, relative to 1. The argument
-// is up to 8·size, and half an ulp of it becomes the exponential's relative error. A softcapped logit has three more
-// operations of one ulp each: a division, a tanh and a product.
+// exponents bounds the error of exp(x − log Σ exp x) for V numbers x with standard deviation size,
+// relative to 1. limit is their softcap; 0: none. The argument is up to 8·size, and half an ulp of
+// it becomes the exponential's relative error. A softcapped logit has three more operations of one
+// ulp each: a division, a tanh and a product.
 func exponents(V int, size, limit float64) float64 {
 	if limit > 0 {
 		size += 4 * min(size, limit)

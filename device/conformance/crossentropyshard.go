@@ -59,7 +59,8 @@ func shardCase(r *rig, T int, cuts []int, f lossForm, gradient bool) {
 		}
 		wantLSE[t] = oracle.LogSumExp(row)
 	}
-	// A row's log-sum-exp is below 5·size + log V. Every shard that is merged into it rounds it once more.
+	// A row's log-sum-exp is below 5·size + log V. Merging a shard into it rounds it once more, so
+	// there are as many roundings as shards.
 	rounded := (5*size + math.Log(float64(V))) * float64(shards) * uF32
 	wantL := make([]float64, T)
 	const scale = 0.125
@@ -82,8 +83,9 @@ func shardCase(r *rig, T int, cuts []int, f lossForm, gradient bool) {
 		for t := range T {
 			copy(want[t*width:(t+1)*width], whole[t*V+cuts[k]:])
 		}
-		// The bound is that for the whole vocabulary, plus the error of the log-sum-exp, which is part of every
-		// exponent. Gradients in a shard without a target may all be small. Errors are then relative to least.
+		// The bound is that for the whole vocabulary, plus the error of the log-sum-exp, which is
+		// part of every exponent. In a shard without a target all gradients may be small, so errors
+		// are relative to least, if that is larger.
 		parts[k].least = scale * f.more(V)
 		parts[k].expect(want, exponents(V, size, limit)+rounded, 1)
 		shard(k, true, i == 0, i == shards-1)

@@ -24,14 +24,16 @@ var someConvs = []struct {
 	{[]int32{0, 2100}, 16, 2, 8}, {[]int32{0}, 4, 4, 0},
 }
 
-// convForms are the forms of the operation, which differ in what follows the convolution: SiLU or gates, each without
-// and with a bias.
+// convForms are the variants of ShortConv: SiLU or a gate follows the convolution, each without and
+// with a bias.
 var convForms = []struct {
 	name        string
 	gated, bias bool
 }{{"", false, false}, {" biased", false, true}, {" gated", true, false}, {" gated biased", true, true}}
 
-// A result is a sum of few products, followed by SiLU or one more product, so the allowed error is a few roundings.
+// shortConvCases are the cases of ShortConv. A result is a sum of few products, followed by SiLU or
+// one more product, so the allowed error is a few roundings. Cases that go on continue a sequence
+// from a tail.
 func shortConvCases(add func(string, func(*rig))) {
 	for _, sh := range someConvs {
 		C, T := sh.channels, int(sh.cu[len(sh.cu)-1])
@@ -58,11 +60,10 @@ func shortConvCases(add func(string, func(*rig))) {
 					}
 					want := y.copy()
 					o.ShortConv(want, x.v, before)
-					bound := 32 * uF32
-					if form.bias { // the only element of a case may be a small rest of the bias and a product
-						bound = 512 * uF32
+					y.expect(want, 16*uF32, 1)
+					if form.bias {
+						y.least = 1 // the only element of a case may be a small rest of the bias and a product
 					}
-					y.expect(want, bound, 1)
 					enqueue(r, a)
 				})
 			}
@@ -70,8 +71,8 @@ func shortConvCases(add func(string, func(*rig))) {
 	}
 }
 
-// tailOf returns what the tail must hold after a call with the input x: the last taps−1 rows of the old tail followed
-// by x.
+// tailOf returns the tail that a call with input x must leave: the last taps−1 rows of the old tail
+// followed by x.
 func tailOf(tail, x []float64, T, C, taps, stride int) []float64 {
 	all := append([]float64(nil), tail...)
 	for t := range T {
@@ -111,7 +112,10 @@ func shortConvBackwardCases(add func(string, func(*rig))) {
 					if db != nil {
 						db.expect(wantB, 2*summing(T), 0)
 					}
-					dx.expect(wantX, 512*uF32, 1)
+					dx.expect(wantX, 32*uF32, 1)
+					if form.bias {
+						dx.least = 1 // SiLU's slope at such a rest
+					}
 					enqueue(r, a)
 				})
 			}
@@ -121,12 +125,20 @@ func shortConvBackwardCases(add func(string, func(*rig))) {
 
 // someDeltas are shapes of the gated delta rule. cu holds the sequences' bounds; keyDim and valueDim are elements of
 // one head.
-var someDeltas = []struct {
-	cu                                []int32
-	keyHeads, heads, keyDim, valueDim int
-}{
+var someDeltas = []deltaCase{
 	{[]int32{0, 1}, 1, 1, 1, 1}, {[]int32{0, 3, 3, 8}, 2, 4, 6, 5}, {[]int32{0, 64}, 1, 2, 16, 32}, {[]int32{0, 70, 71, 275}, 2, 4, 16, 24},
 	{[]int32{0, 129}, 1, 1, 40, 33}, {[]int32{0, 80}, 1, 2, 128, 128}, {[]int32{0}, 1, 1, 4, 4},
+}
+
+// someByChannel are shapes with a decay for each channel, where keyHeads equals heads.
+var someByChannel = []deltaCase{
+	{[]int32{0, 1}, 1, 1, 1, 1}, {[]int32{0, 3, 3, 8}, 2, 2, 6, 5}, {[]int32{0, 70, 71, 275}, 3, 3, 16, 24}, {[]int32{0, 129}, 1, 1, 40, 33},
+	{[]int32{0, 80}, 1, 1, 128, 128}, {[]int32{0}, 1, 1, 4, 4},
+}
+
+type deltaCase struct {
+	cu                                []int32
+	keyHeads, heads, keyDim, valueDim int
 }
 
 // deltaRig holds the arrays that a case of the gated delta rule reads, in the forward and in the backward.
@@ -134,30 +146,45 @@ type deltaRig struct {
 	op.DeltaShape
 	oracle                   oracle.Delta
 	qkv, gates, aLog, dtBias *array
+	a                        *array // nil without ByChannel
 }
 
-func newDeltaRig(r *rig, cu []int32, keyHeads, heads, keyDim, valueDim int) deltaRig {
+func (d *deltaRig) rates() device.Tensor {
+	if d.a == nil {
+		return device.Tensor{}
+	}
+	return d.a.t
+}
+
+func newDeltaRig(r *rig, sh deltaCase, byChannel bool) deltaRig {
+	cu, keyHeads, heads, keyDim, valueDim := sh.cu, sh.keyHeads, sh.heads, sh.keyDim, sh.valueDim
 	T := int(cu[len(cu)-1])
-	d := deltaRig{DeltaShape: op.DeltaShape{Seqs: len(cu) - 1, T: T, KeyHeads: keyHeads, Heads: heads, KeyDim: keyDim, ValueDim: valueDim, GateStride: 2*heads + 3}}
+	d := deltaRig{DeltaShape: op.DeltaShape{Seqs: len(cu) - 1, T: T, KeyHeads: keyHeads, Heads: heads, KeyDim: keyDim, ValueDim: valueDim, GateStride: 2*heads + 3,
+		ByChannel: byChannel}}
 	d.Cu = r.i32("Cu", cu).t
 	d.qkv, d.gates = r.act("QKV", T*d.Width()), r.act("Gates", T*d.GateStride)
-	d.aLog, d.dtBias = r.values("ALog", device.F32, scaled(r.normal(heads), 2)), r.f32("DtBias", heads)
-	d.oracle = oracle.Delta{Cu: cu, KeyHeads: keyHeads, Heads: heads, KeyDim: keyDim, ValueDim: valueDim, GateStride: d.GateStride}
+	d.aLog, d.dtBias = r.values("ALog", device.F32, scaled(r.normal(heads), 2)), r.f32("DtBias", d.Decays())
+	d.oracle = oracle.Delta{Cu: cu, KeyHeads: keyHeads, Heads: heads, KeyDim: keyDim, ValueDim: valueDim, GateStride: d.GateStride, ByChannel: byChannel}
+	if byChannel {
+		d.a = r.act("A", T*d.Decays())
+		d.oracle.A = d.a.v
+	}
 	return d
 }
 
-// The allowed error comes from norms, gates, and sums over a chunk and over a state. Solving the linear system makes
-// errors hardly larger, because keys have length 1 and β is below 1.
+// gatedDeltaCases are the cases of GatedDelta. The allowed error comes from norms, gates, and sums
+// over a chunk and over a state. Solving the chunk's linear system makes errors hardly larger,
+// because keys have length 1 and β is below 1.
 func gatedDeltaCases(add func(string, func(*rig))) {
-	for _, sh := range someDeltas {
+	deltaForms(func(sh deltaCase, form string) {
 		for _, kind := range []string{"", " keeps states", " goes on"} {
 			if kind == " goes on" && len(sh.cu) != 2 {
 				continue
 			}
-			add(fmt.Sprintf("%v %d %d %d %d%s", sh.cu, sh.keyHeads, sh.heads, sh.keyDim, sh.valueDim, kind), func(r *rig) {
-				d := newDeltaRig(r, sh.cu, sh.keyHeads, sh.heads, sh.keyDim, sh.valueDim)
+			add(sh.name(form+kind), func(r *rig) {
+				d := newDeltaRig(r, sh, form != "")
 				o := r.act("O", d.T*d.Heads*d.ValueDim)
-				a := op.GatedDelta{DeltaShape: d.DeltaShape, O: o.t, QKV: d.qkv.t, Gates: d.gates.t, ALog: d.aLog.t, DtBias: d.dtBias.t}
+				a := op.GatedDelta{DeltaShape: d.DeltaShape, O: o.t, QKV: d.qkv.t, Gates: d.gates.t, A: d.rates(), ALog: d.aLog.t, DtBias: d.dtBias.t}
 				var kept *array
 				var states, last []float64
 				switch kind {
@@ -168,7 +195,7 @@ func gatedDeltaCases(add func(string, func(*rig))) {
 					kept = r.f32("Last", d.Heads*d.KeyDim*d.ValueDim)
 					a.Last, last = kept.t, kept.copy()
 				}
-				want := once(fmt.Sprint("GatedDelta", r.dt, sh, kind), func() [2][]float64 {
+				want := once(fmt.Sprint("GatedDelta", r.dt, sh, form, kind), func() [2][]float64 {
 					y := o.copy()
 					d.oracle.GatedDelta(y, states, last, d.qkv.v, d.gates.v, d.aLog.v, d.dtBias.v)
 					return [2][]float64{y, append(states, last...)}
@@ -181,14 +208,28 @@ func gatedDeltaCases(add func(string, func(*rig))) {
 				enqueue(r, a)
 			})
 		}
+	})
+}
+
+// deltaForms calls f for every shape and form of the gated delta rule.
+func deltaForms(f func(sh deltaCase, form string)) {
+	for _, sh := range someDeltas {
+		f(sh, "")
 	}
+	for _, sh := range someByChannel {
+		f(sh, " by channel")
+	}
+}
+
+func (sh deltaCase) name(kind string) string {
+	return fmt.Sprintf("%v %d %d %d %d%s", sh.cu, sh.keyHeads, sh.heads, sh.keyDim, sh.valueDim, kind)
 }
 
 // forget sets ALog and DtBias so large that a token's state decays to 1e-6 or less before the next token. The gradients
 // of ALog and DtBias are then as small. A device computes them as differences of large numbers, which must cancel
 // exactly.
 func (d *deltaRig) forget(r *rig) {
-	d.aLog, d.dtBias = r.values("ALog", device.F32, filled(d.Heads, 1.2)), r.values("DtBias", device.F32, filled(d.Heads, 8))
+	d.aLog, d.dtBias = r.values("ALog", device.F32, filled(d.Heads, 1.2)), r.values("DtBias", device.F32, filled(d.Decays(), 8))
 }
 
 func filled(n int, x float64) []float64 {
@@ -200,17 +241,17 @@ func filled(n int, x float64) []float64 {
 }
 
 func gatedDeltaBackwardCases(add func(string, func(*rig))) {
-	for _, sh := range someDeltas {
+	deltaForms(func(sh deltaCase, form string) {
 		for _, kind := range []string{"", " frozen", " forgets"} {
-			add(fmt.Sprintf("%v %d %d %d %d%s", sh.cu, sh.keyHeads, sh.heads, sh.keyDim, sh.valueDim, kind), func(r *rig) {
-				d := newDeltaRig(r, sh.cu, sh.keyHeads, sh.heads, sh.keyDim, sh.valueDim)
+			add(sh.name(form+kind), func(r *rig) {
+				d := newDeltaRig(r, sh, form != "")
 				do, dqkv, dgates := r.act("DO", d.T*d.Heads*d.ValueDim), r.act("DQKV", d.T*d.Width()), r.act("DGates", d.T*d.GateStride)
-				da, dt := r.f32("DALog", d.Heads), r.f32("DDtBias", d.Heads)
+				da, dt := r.f32("DALog", d.Heads), r.f32("DDtBias", d.Decays())
 				if kind == " forgets" {
 					d.forget(r)
-					da, dt = r.values("DALog", device.F32, make([]float64, d.Heads)), r.values("DDtBias", device.F32, make([]float64, d.Heads))
+					da, dt = r.values("DALog", device.F32, make([]float64, d.Heads)), r.values("DDtBias", device.F32, make([]float64, d.Decays()))
 				}
-				inputs := fmt.Sprint(r.dt, sh, kind == " forgets")
+				inputs := fmt.Sprint(r.dt, sh, form, kind == " forgets")
 				before := once("GatedDelta's states"+inputs, func() []float64 {
 					states := make([]float64, d.StatesLen())
 					d.oracle.GatedDelta(make([]float64, len(do.v)), states, nil, d.qkv.v, d.gates.v, d.aLog.v, d.dtBias.v)
@@ -219,11 +260,12 @@ func gatedDeltaBackwardCases(add func(string, func(*rig))) {
 				states := r.values("States", device.F32, before)
 				states.any = true
 				a := op.GatedDeltaBackward{DeltaShape: d.DeltaShape, DQKV: dqkv.t, DGates: dgates.t, DALog: da.t, DDtBias: dt.t,
-					DO: do.t, QKV: d.qkv.t, Gates: d.gates.t, ALog: d.aLog.t, DtBias: d.dtBias.t, States: states.t}
-				want := once("GatedDeltaBackward"+inputs, func() [4][]float64 {
+					DO: do.t, QKV: d.qkv.t, Gates: d.gates.t, A: d.rates(), ALog: d.aLog.t, DtBias: d.dtBias.t, States: states.t}
+				want := once("GatedDeltaBackward"+inputs, func() [5][]float64 {
+					d.oracle.DA = make([]float64, d.T*d.Decays())
 					x, g, a, b := dqkv.copy(), dgates.copy(), da.copy(), dt.copy()
 					d.oracle.GatedDeltaBackward(x, g, a, b, do.v, d.qkv.v, d.gates.v, d.aLog.v, d.dtBias.v)
-					return [4][]float64{x, g, a, b}
+					return [5][]float64{x, g, a, b, d.oracle.DA}
 				})
 				const bound = 1024 * uF32
 				if kind == " frozen" {
@@ -234,8 +276,13 @@ func gatedDeltaBackwardCases(add func(string, func(*rig))) {
 				}
 				dqkv.expect(want[0], bound, 1)
 				dgates.expect(want[1], bound, 1)
+				if d.a != nil {
+					rates := r.act("DA", d.T*d.Decays())
+					rates.expect(want[4], bound, 1)
+					a.DA = rates.t
+				}
 				enqueue(r, a)
 			})
 		}
-	}
+	})
 }

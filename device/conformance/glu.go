@@ -14,8 +14,9 @@ func init() {
 	row("GLUBackward", gluBackwardCases)
 }
 
-// unit is an activation f, the oracle (its definition in float64), and the allowed error bound of f(x)·u. The error is
-// relative to the largest result, or to least if the largest result is smaller.
+// unit is an activation f with its definition in float64 (oracle) and bound, the allowed error of
+// f(x)·u, where u is up. The error is relative to the largest result, or to least if that is
+// larger.
 type unit struct {
 	f      op.Activation
 	oracle oracle.Activation
@@ -24,19 +25,21 @@ type unit struct {
 	cut    op.Cut
 }
 
-// A sigmoid σ is an exponential (2e-7), a sum and a quotient.
+// units are the activations of gated units and their error bounds. The sigmoid of each is an
+// exponential (error 2e-7), a sum and a quotient.
 //
-// The GELU's sigmoid has an argument z with four more roundings, and z times the derivative of the GELU's slope is
-// below 3. The slope also has x·dz/dx, up to 12 where it matters, times 1 − σ, whose error is that of a number near
-// 1. Far below 0 the relative error of a result grows with z.
+// A GELU's sigmoid has an argument z with four more roundings, and z times the derivative of the
+// GELU's slope is below 3. The slope also has x·dz/dx, up to 12 where it matters, times 1 − σ,
+// whose error is that of a number near 1. Far below 0 the relative error of a result grows with z.
 //
-// The exact GELU's z is a polynomial. Its rounding is as small, and its fit has an error of 1e-7. A clamped gate has
-// two more roundings. A ReLU has none.
+// The exact GELU's z is a polynomial, whose rounding is as small and whose fit has an error of
+// 1e-7. A clamped gate has two more roundings. A ReLU has none.
 var units = []unit{{f: op.SiLU, oracle: oracle.SiLU, bound: 12 * uF32}, {f: op.GELUTanh, oracle: oracle.GELUTanh, bound: 40 * uF32, least: 1},
 	{f: op.CutSiLU, bound: 16 * uF32, cut: op.Cut{Alpha: 1.75, Limit: 3}}, {f: op.SigmoidGate, oracle: oracle.Sigmoid, bound: 12 * uF32},
 	{f: op.GELU, oracle: oracle.GELU, bound: 40 * uF32, least: 1}, {f: op.ReLU, oracle: oracle.ReLU, bound: 2 * uF32}}
 
-// inputs returns gates and ups. Some lie exactly at a clamping limit or where a slope changes.
+// inputs returns random gates and ups. Some are exactly at a clamping limit, or at 0, where ReLU's
+// slope changes.
 func (u *unit) inputs(r *rig, n int) *array {
 	v := scaled(r.normal(n), 4)
 	for i := range v {
@@ -50,7 +53,8 @@ func (u *unit) inputs(r *rig, n int) *array {
 	return r.values("gu", r.dt, v)
 }
 
-// forward and gradient compute the expected results with the oracle, the float64 reference.
+// forward and gradient compute the expected results in float64 with the unit's oracle; nil: with
+// oracle.CutGLU.
 func (u *unit) forward(y, gu []float64, T, F int) {
 	if u.oracle == nil {
 		oracle.CutGLU(float64(u.cut.Alpha), float64(u.cut.Limit), y, gu, T, F)

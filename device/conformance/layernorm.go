@@ -16,7 +16,7 @@ func init() {
 // layerNormShapes are shapes of LayerNorm: the number of rows, and dim, the elements of a row.
 var layerNormShapes = [][2]int{{1, 1}, {5, 7}, {40, 33}, {2, 300}, {0, 4}, {2100, 5}, {3, 4100}, {1, 8200}}
 
-// away is a number that is added to every element of X. A kernel that forgets to subtract the mean then fails.
+// away is added to every element of X, so that a kernel fails if it forgets to subtract the mean.
 const away = 3
 
 func shifted(v []float64) []float64 {
@@ -26,8 +26,8 @@ func shifted(v []float64) []float64 {
 	return v
 }
 
-// layerNormCases are the cases of LayerNorm. The mean of x is about away, so x and the mean have larger rounding errors
-// than their difference would have. The difference keeps these errors.
+// layerNormCases are the cases of LayerNorm. Elements of x and the mean are about away, larger than
+// the differences. So differences have the rounding errors of numbers of size away.
 func layerNormCases(add func(string, func(*rig))) {
 	for _, sh := range layerNormShapes {
 		for _, form := range []string{"plain", "in place", "no stats", "no bias"} {

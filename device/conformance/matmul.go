@@ -24,9 +24,9 @@ func matMulCases(add func(string, func(*rig))) {
 	}
 }
 
-// raggedCases are the three products of an expert: the forward, and the gradients of its input and of its weights. An
-// expert gets any number of rows. Several numbers are tested for the same power of two, because a device may round up
-// to one.
+// raggedCases are the three products of an expert: the forward, and the gradients of its input and
+// of its weights. An expert gets any number of rows. Several numbers below the same power of two
+// are tested, because a device may choose one algorithm for all of them.
 func raggedCases(add func(string, func(*rig))) {
 	const wide, narrow = 48, 16
 	for _, rows := range []int{0, 1, 2, 31, 32, 33, 47, 64, 200} {

@@ -30,8 +30,9 @@ func weightedSumCases(add func(string, func(*rig))) {
 	}
 }
 
-// divideByNormCases have sizes from no element to several pieces of the CPU. With eps 100 a short vector is divided by
-// eps, because its norm is smaller.
+// divideByNormCases are the cases of DivideByNorm. Sizes range from no element to several of the
+// pieces in which the CPU sums. With eps 100 a short vector is divided by eps, because its norm is
+// smaller.
 func divideByNormCases(add func(string, func(*rig))) {
 	for _, n := range []int{0, 1, 7, 33, 20000, 70001} {
 		for _, eps := range []float32{1e-7, 100} {

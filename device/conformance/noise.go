@@ -9,7 +9,8 @@ import (
 
 func init() { row("AddNoise", noiseCases) }
 
-// noiseCases add noise to all tokens of the documents, or only to the middle ones.
+// noiseCases add noise to all tokens of the documents, or only to the middle ones, as when a
+// micro-batch is processed in chunks.
 func noiseCases(add func(string, func(*rig))) {
 	for _, seqs := range positionSeqs {
 		for _, C := range []int{1, 7, 72, 1032} {

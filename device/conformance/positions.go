@@ -12,7 +12,7 @@ func init() {
 	row("AddPositionsBackward", positionBackwardCases)
 }
 
-// positionSeqs are batches, given by the lengths of their sequences.
+// positionSeqs are micro-batches for tests of positions, given by the lengths of their sequences.
 var positionSeqs = [][]int{{1}, {5, 1, 9}, {3, 0, 70}, {}}
 
 func bounds(lengths []int) (cu []int32, longest int) {
@@ -51,7 +51,8 @@ func positionCases(add func(string, func(*rig))) {
 	}
 }
 
-// positionBackwardCases give the gradients of all tokens, or only of the middle ones.
+// positionBackwardCases sum the gradients of all tokens, or only of the middle ones, as when a
+// micro-batch is processed in chunks.
 func positionBackwardCases(add func(string, func(*rig))) {
 	for _, seqs := range positionSeqs {
 		for _, C := range []int{1, 7, 72, 1032} {

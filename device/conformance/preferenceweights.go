@@ -11,7 +11,8 @@ import (
 
 func init() { row("PreferenceWeights", preferenceCases) }
 
-// preferenceLosses have all kinds of loss. With the hinge loss, one pair has a margin so large that its loss is 0.
+// preferenceLosses has a loss of every kind. With the hinge loss, one pair has a large margin and
+// so the loss 0.
 var preferenceLosses = []op.PreferenceLoss{{Kind: op.Sigmoid, Beta: 0.125}, {Kind: op.Sigmoid, Beta: 0.5, Smoothing: 0.25}, {Kind: op.Hinge, Beta: 0.25},
 	{Kind: op.IPO, Beta: 0.5}}
 
@@ -25,9 +26,10 @@ func preferenceCases(add func(string, func(*rig))) {
 	}
 }
 
-// preferenceCase tests pairs of documents, a prompt and an answer each. The log-probability of a document is rounded to
-// fp32, and so is that of the reference model. Each rounding is half an ulp. It moves the argument of the loss, and so
-// the weight, by Beta times as much.
+// preferenceCase tests the weights of preference pairs, whose documents have the given lengths. A
+// document's log-probabilities by the model and by the reference model are both rounded to fp32.
+// Each rounding is half an ulp and changes the loss's argument, and so the weight, by Beta times as
+// much.
 func preferenceCase(r *rig, lengths []int, loss op.PreferenceLoss, likelihood float32) {
 	cu, _ := bounds(lengths)
 	T, pairs := int(cu[len(cu)-1]), len(lengths)/2

@@ -18,7 +18,7 @@ import (
 	"mt/device/op"
 )
 
-// Results maps case names to results.
+// Results maps case names to the results of a device.
 type Results map[string]Result
 
 // Result is the result of one case.
@@ -37,15 +37,17 @@ type Reporter interface {
 	Fatal(args ...any)
 }
 
-// OperationsT runs cases by name, as *testing.T does.
+// OperationsT is the test argument of Operations: it runs every case as a subtest by name, as
+// *testing.T does.
 type OperationsT[Self any] interface {
 	Reporter
 	Run(name string, f func(Self)) bool
 }
 
-// Enqueuer is a Reporter (such as a benchmark) that enqueues a case's operation itself, in order to measure it. Enqueue
-// gets a stream, and a function that enqueues the operation on this stream once. Enqueue may call the function any
-// number of times. The case's findings then say nothing about the device.
+// Enqueuer is a Reporter (such as a benchmark) that enqueues a case's operation itself, in order to
+// measure it. Enqueue gets a stream, and a function that enqueues the operation on this stream
+// once. Enqueue may call the function any number of times, so the operation's results are not
+// compared.
 type Enqueuer interface {
 	Enqueue(s device.Stream, once func())
 }
@@ -72,8 +74,8 @@ func SomeOperations[Self OperationsT[Self]](t Self, dev device.Device, want func
 	return out
 }
 
-// OneIn returns a function for SomeOperations. It accepts every n-th case of each operation and type, beginning with
-// the first; n = 0: only the first.
+// OneIn returns a function for the argument want of SomeOperations. It accepts every n-th case of
+// each operation and type, beginning with the first; n = 0: only the first.
 func OneIn(n int) func(name string) bool {
 	picked := map[string]bool{}
 	for _, op := range OperationNames() {
@@ -90,11 +92,12 @@ func OneIn(n int) func(name string) bool {
 	}
 }
 
-// computed caches the results of the function once. Its values are functions that compute a result at their first call.
+// computed caches the results of the function once, by key. A value is a function that computes the
+// result at the first call.
 var computed sync.Map
 
-// once returns the result of f, and calls f once per process and key. Cases have the same inputs on every device, so
-// they share expected values. The caller must not change the result.
+// once returns the result of f, which it calls once per process and key. Cases have the same inputs
+// on every device, so they share expected values. The caller must not change the result.
 func once[V any](key string, f func() V) V {
 	of, _ := computed.LoadOrStore(key, sync.OnceValue(f))
 	return of.(func() V)()
@@ -118,7 +121,7 @@ func row(op string, c cases) {
 // OperationNames returns the names of the table's operations, sorted.
 func OperationNames() []string { return slices.Sorted(maps.Keys(table)) }
 
-// The largest relative errors of rounding a number to fp32 and to bf16.
+// uF32 and uBF16 are the largest relative errors of rounding a number to fp32 and to bf16.
 const (
 	uF32  = 1.0 / (1 << 24)
 	uBF16 = 1.0 / (1 << 8)
@@ -260,7 +263,7 @@ func (r *rig) i32(name string, v []int32) *array {
 	return r.upload(name, device.I32, len(v), func(i int, b []byte) { binary.NativeEndian.PutUint32(b, uint32(v[i])) })
 }
 
-// numbers converts n elements of type dt, given as the device stores them, to float64.
+// numbers converts n elements of type dt from bits, as the device stores them, to float64.
 func numbers(bits []byte, dt device.DType, n int) []float64 {
 	v := make([]float64, n)
 	for i := range v {
@@ -279,8 +282,9 @@ func numbers(bits []byte, dt device.DType, n int) []float64 {
 // copy returns a copy of the array's elements, which the oracle, the float64 reference, may overwrite.
 func (a *array) copy() []float64 { return append([]float64(nil), a.v...) }
 
-// expect sets the expected content of a to want. The allowed error is computing, relative to the largest element of
-// want. In bf16 it also allows as many roundings of the result or of intermediate values as roundings says.
+// expect sets the expected content of a to want. computing is the allowed error of the fp32
+// computation, relative to the largest element of want. In bf16, results or intermediate values may
+// also be rounded to bf16; roundings is how often.
 func (a *array) expect(want []float64, computing float64, roundings int) {
 	a.want, a.bound = want, computing
 	if a.t.DType == device.BF16 {

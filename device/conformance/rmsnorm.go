@@ -17,8 +17,8 @@ func init() {
 // the distance between rows is.
 var normShapes = [][4]int{{1, 1, 1, 0}, {5, 1, 7, 0}, {3, 2, 16, 5}, {40, 1, 33, 3}, {130, 3, 8, 9}, {2, 1, 300, 0}, {0, 2, 4, 0}, {2100, 1, 5, 1}}
 
-// normCases are the cases of RMSNorm. The mean of squares is a sum of dim positive terms. An element of the result has
-// its error and a few roundings more, and the allowed errors follow from that.
+// normCases are the cases of RMSNorm. The mean of squares is a sum of dim positive terms. An
+// element of the result has the error of that sum and a few more roundings.
 func normCases(add func(string, func(*rig))) {
 	for _, sh := range normShapes {
 		for _, form := range []string{"plain", "in place", "no rstd", "offset", "residual", "onto residual", "residual in place"} {

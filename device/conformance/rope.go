@@ -12,7 +12,8 @@ import (
 func init() { row("RoPE", ropeCases) }
 
 func ropeCases(add func(string, func(*rig))) {
-	// Shapes: T, heads, dim, rotary, and how many elements longer than a dense row the distance between rows is.
+	// Each shape has T, heads, dim, rotary, and how many elements longer than a dense row the
+	// distance between rows is.
 	for _, sh := range [][5]int{{1, 1, 2, 2, 0}, {5, 3, 32, 32, 7}, {40, 2, 64, 64, 0}, {3, 2, 7, 6, 1}, {9, 4, 80, 20, 3}, {4, 2, 5, 0, 0}, {0, 1, 4, 4, 0}} {
 		for way := range 4 {
 			inverse, interleaved := way&1 > 0, way&2 > 0

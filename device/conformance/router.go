@@ -34,7 +34,8 @@ var routerRules = []struct {
 	{"many groups", false, op.RouterRule{Groups: 32, OpenGroups: 9, GroupBest: 1}},
 }
 
-// routerForms calls f with every case, each combination of a shape, a rule and a form of logits, and with its name.
+// routerForms calls f with every test case of the router and its name. A case is a combination of a
+// shape, a rule and a form of logits that fit together.
 func routerForms(f func(name string, z routing)) {
 	for _, sh := range routerShapes {
 		for _, of := range routerRules {

@@ -17,8 +17,9 @@ func init() {
 // someHeads are shapes of attention outputs: T tokens, the number of heads, and the elements of a head.
 var someHeads = [][3]int{{1, 1, 2}, {3, 2, 5}, {33, 4, 16}, {130, 3, 8}, {2, 64, 64}, {2100, 2, 2}, {0, 2, 4}}
 
-// The sinks' scores are far above the other scores, near them, or far below. The share p(sink) is an exponential (error
-// 2e-7), a sum and a quotient. The exponent is a difference of numbers up to 64, so its rounding is at most u·64.
+// sinksCases are the cases of Sinks. The sinks' scores are far above the other scores, near them,
+// or far below. The sink's attention probability p(sink) is an exponential (error 2e-7), a sum and
+// a quotient. The exponent is a difference of numbers up to 64, so its rounding is at most 64·uF32.
 func sinksCases(add func(string, func(*rig))) {
 	for _, sh := range someHeads {
 		T, heads, dim := sh[0], sh[1], sh[2]

@@ -10,8 +10,8 @@ import (
 func init() { row("SortByExpert", sortCases) }
 
 func sortCases(add func(string, func(*rig))) {
-	// Shapes: pairs of token and expert; pairs of each token; experts; how many of the experts, the last ones, are
-	// chosen at all.
+	// Each shape has the number of (token, expert) pairs, the pairs of each token, and the number
+	// of experts. Only the last experts are chosen at all; the fourth number counts them.
 	for _, sh := range [][4]int{{1, 1, 1, 1}, {12, 4, 5, 5}, {600, 3, 1000, 1000}, {5000, 8, 64, 64}, {3000, 2, 128, 1}, {2100, 1, 1024, 7},
 		{0, 2, 7, 7}, {0, 0, 0, 0}} {
 		for _, counting := range []bool{true, false} {

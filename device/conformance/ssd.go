@@ -24,7 +24,7 @@ var someSSDs = []struct {
 	{[]int32{0, 129}, 1, 1, 40, 33}, {[]int32{0, 80}, 1, 2, 64, 128}, {[]int32{0, 66}, 1, 1, 72, 200}, {[]int32{0}, 1, 1, 4, 4},
 }
 
-// ssdRig holds the arrays that a case of the state space scan reads, in the forward and in the backward.
+// ssdRig holds the inputs of a case of the state space scan, for the forward and the backward.
 type ssdRig struct {
 	op.SSDShape
 	oracle                   oracle.SSD
@@ -46,8 +46,8 @@ func newSSDRig(r *rig, cu []int32, groups, heads, headDim, stateDim int, limited
 	return d
 }
 
-// ssdBound returns the allowed error, relative to the largest value. In bf16 a device may round some factors of its
-// matrix products to bf16, namely scores times decay, and states.
+// ssdBound returns the allowed error, relative to the largest value. In bf16 a device may round
+// factors of its matrix products to bf16: states, and the scores times their decay.
 func (r *rig) ssdBound() float64 {
 	if r.dt == device.BF16 {
 		return 1.0 / 128

@@ -10,7 +10,8 @@ import (
 	"mt/device/op"
 )
 
-// Copies between all kinds of memory are correct.
+// copies checks copies between all kinds of memory: pinned, registered and ordinary host memory,
+// and device memory.
 func copies(t Tester, d streamRig) {
 	const n = 3<<20 + 5 // several pieces, for devices that copy piece by piece
 	s := Stream(t, d, "s")
@@ -48,7 +49,8 @@ func copies(t Tester, d streamRig) {
 	}
 }
 
-// Copies of unpinned memory keep their order on a stream and, through events, between streams.
+// copiesKeepOrder checks that copies of unpinned memory keep their order on a stream and, through
+// events, between streams.
 func copiesKeepOrder(t Tester, d streamRig) {
 	up, down := Stream(t, d, "up"), Stream(t, d, "down")
 	there, back := Event(t, d), Event(t, d)
@@ -97,7 +99,8 @@ func waitRefersToTheLastRecordBefore(t Tester, d streamRig) {
 	order := make(chan string, 3)
 	s.Wait(e)
 	s.Notify(func(error) { order <- "after the gate" })
-	// The wait above refers to the earlier recording. If it referred to the later recording, it would never end.
+	// The wait of s refers to e's earlier recording, on the stream first. A wait for this later
+	// recording would never end.
 	openLate := d.held(t, late)
 	late.Record(e)
 	order <- "gate opens"
@@ -114,14 +117,16 @@ func waitRefersToTheLastRecordBefore(t Tester, d streamRig) {
 	}
 }
 
-// A pending wait refers to the last record before the call of Wait, even if the event is recorded again meanwhile.
+// waitKeepsItsRecord checks that a pending wait refers to the last record before the call of Wait,
+// even if the event is recorded again meanwhile.
 func waitKeepsItsRecord(t Tester, d streamRig) {
 	s, other := Stream(t, d, "s"), Stream(t, d, "other")
 	e := Event(t, d)
 	other.Record(e)
 	open := d.held(t, s)
 	s.Wait(e)
-	// The second recording comes after the wait of s. If that wait referred to this recording, s would wait for itself.
+	// e is recorded again after s.Wait(e), and after work of s. If that wait referred to this
+	// recording, s would wait for itself.
 	done := Event(t, d)
 	s.Record(done)
 	other.Wait(done)
@@ -187,7 +192,8 @@ func notifyKeepsOrder(t Tester, d streamRig) {
 	}
 }
 
-// Every operation checks its arguments.
+// badArguments checks that every operation refuses invalid arguments: the stream fails with an
+// error that names the operation and the argument.
 func badArguments(t Tester, d streamRig) {
 	m := Alloc(t, d, 4096)
 	f, h, ints := m.Tensor(device.F32, 0, 64), m.Tensor(device.BF16, 512, 64), m.Tensor(device.I32, 1024, 8)
@@ -272,9 +278,11 @@ func badRows(t Tester, d streamRig, f, h, ints device.Tensor) {
 	})
 }
 
-// ErrorSticks tests a stream after a failure: the stream drops work, but events, waits and notifications continue. fail
-// makes the stream s fail. The error must begin with the device's kind, the stream's name and want. If hold is not nil,
-// it holds the stream as in Streams, so that all later calls are enqueued before the failure.
+// ErrorSticks tests a stream after a failure: the stream drops work, but events, waits and
+// notifications continue. fail makes the stream s fail. The error must begin with the device's
+// kind, the stream's name and want. Function hold keeps the stream busy until its result is called,
+// so all later calls are enqueued before the failure. If hold is nil, later calls may come after
+// the failure.
 func ErrorSticks(t Tester, d device.Device, hold func(s device.Stream) func(), want string, fail func(s device.Stream)) {
 	t.Helper()
 	s, e := Stream(t, d, "s"), Event(t, d)

@@ -22,7 +22,7 @@ func allocHost(t Tester, d device.Device, n int64) []byte {
 	return b
 }
 
-// Memory is counted by purpose, in steps of device.Align.
+// usage checks that Usage counts memory by purpose, in steps of device.Align.
 func usage(t Tester, d streamRig) {
 	was := d.Usage()
 	a, err := d.Alloc(accounts.WeightSlots, 300) // counts as 512
@@ -59,7 +59,8 @@ func usage(t Tester, d streamRig) {
 	}
 }
 
-// The whole budget can be allocated, but no more. Host memory is not part of the budget.
+// limit checks that the whole budget of device memory can be allocated, but no more. Host memory is
+// not part of the budget.
 func limit(t Tester, d streamRig) {
 	was := d.Usage()
 	all := (was.Limit - was.Total) &^ (device.Align - 1)
@@ -106,7 +107,7 @@ func badAllocations(t Tester, d streamRig) {
 	}
 }
 
-// Calls that only a bug in the program can make panic.
+// misuse checks that calls which only a bug in the program can make, such as a second Free, panic.
 func misuse(t Tester, d streamRig) {
 	m, h := Alloc(t, d, 512), allocHost(t, d, 512)
 	cases := map[string]func(){
@@ -132,8 +133,8 @@ func misuse(t Tester, d streamRig) {
 	}
 }
 
-// Close returns an error while streams are open. Without streams it frees everything, and the device cannot be used
-// again.
+// closing checks Device.Close. While streams are open it returns an error. Otherwise it frees
+// everything, and the device cannot be used again.
 func closing(t Tester, d streamRig) {
 	s, err := d.NewStream("s")
 	if err != nil {
@@ -142,7 +143,8 @@ func closing(t Tester, d streamRig) {
 	if err := d.Close(); err == nil || !strings.Contains(err.Error(), "1 streams are still open") {
 		t.Errorf("Close with a stream open: %v", err)
 	}
-	// Nothing below is released by the test, so Close has to do it: memory on both sides, a registration, an event.
+	// The test releases nothing of the following, so Close has to: memory on both sides, an event
+	// and a registration.
 	Alloc(t, d, 100)
 	allocHost(t, d, 100)
 	Event(t, d)
@@ -169,8 +171,9 @@ func closing(t Tester, d streamRig) {
 	}
 }
 
-// Peers tests two devices that reach each other. a copies to b again and again, in an order that events of both devices
-// fix. alone is a device that a must not reach. An invalid copy between devices must make the stream fail.
+// Peers tests copies between two devices that reach each other. Device a copies to b again and
+// again, in an order that events of both devices fix. Device alone must be out of a's reach. An
+// invalid copy between devices must make the stream fail.
 func Peers(t Tester, a, b, alone device.Device) {
 	for range 2 { // a second call changes nothing
 		for _, pair := range [][2]device.Device{{a, b}, {b, a}} {

@@ -23,16 +23,18 @@ type Tester interface {
 	Cleanup(f func())
 }
 
-// Subtester is a Tester with tests below it, as *testing.T is.
+// Subtester is a Tester that can run subtests, as *testing.T can.
 type Subtester[Self any] interface {
 	Tester
 	Run(name string, f func(Self)) bool
 }
 
-// Streams tests the devices that open returns, one for each line of the table.
+// Streams runs the contract's tests of everything but operations. Each test gets a new device from
+// open.
 //
-// open returns a device whose memory limit can be filled. It closes the device when the test ends, even if the test
-// has closed it. hold gives a stream work that lasts until the returned function is called.
+// Function open returns a device whose memory limit can be filled, and closes the device when the
+// test ends, even if the test has closed it. Function hold keeps a stream busy until the returned
+// function is called.
 func Streams[Self Subtester[Self]](t Self, open func(t Self) device.Device, hold func(s device.Stream) (release func())) {
 	for _, c := range []struct {
 		name string
@@ -49,8 +51,8 @@ func Streams[Self Subtester[Self]](t Self, open func(t Self) device.Device, hold
 	t.Run("ErrorsStick", func(t Self) { errorsStick(t, streamRig{open(t), hold}) })
 }
 
-// held makes s busy. s stays busy until the returned function is called or the test ends, so calls on s are only
-// enqueued.
+// held keeps s busy until the returned function is called or the test ends. Meanwhile calls on s
+// are enqueued but not executed.
 func (r streamRig) held(t Tester, s device.Stream) func() {
 	release := sync.OnceFunc(r.hold(s))
 	t.Cleanup(release)
@@ -69,7 +71,7 @@ func Stream(t Tester, d device.Device, name string) device.Stream {
 	return s
 }
 
-// Event returns an event.
+// Event returns a new event of d, or ends the test.
 func Event(t Tester, d device.Device) device.Event {
 	t.Helper()
 	e, err := d.NewEvent()

@@ -12,12 +12,12 @@ func init() {
 	row("XIELUBackward", xieluBackwardCases)
 }
 
-// xieluShapes are the shapes of the gated units, and two shapes with more rows than a block of rows that is summed at
-// once.
+// xieluShapes are the shapes of the gated units, and two shapes whose rows a device sums in several
+// blocks.
 var xieluShapes = append([][2]int{{1100, 3}, {9, 4100}}, gluShapes...)
 
-// xieluInputs returns random inputs. Some are 0, some near 0, and some nearer to 0 than the constant −1e−6 of the
-// function.
+// xieluInputs returns random inputs. Some are 0, some near 0, and some even nearer to 0 than −1e−6,
+// a constant in xIELU's definition.
 func xieluInputs(r *rig, n int) *array {
 	v := scaled(r.normal(n), 2)
 	for i := range v {
@@ -33,8 +33,9 @@ func xieluInputs(r *rig, n int) *array {
 	return r.values("x", r.dt, v)
 }
 
-// A result is a polynomial or an exponential (error 2e-7), times a softplus, each with an error of a few roundings. For
-// negative numbers the slope is a difference of numbers near 1.
+// xieluCases are the cases of XIELU. A result is a polynomial or an exponential (error 2e-7), times
+// a softplus, each with an error of a few roundings. For negative numbers the slope is a difference
+// of numbers near 1.
 func xieluCases(add func(string, func(*rig))) {
 	for _, sh := range xieluShapes {
 		for _, form := range []string{"plain", "in place"} {

@@ -7,8 +7,8 @@ import (
 	"mt/device/cpu/vec"
 )
 
-// act is a tensor of the compute type, fp32 or bf16. Kernels work on fp32: in place on an fp32 tensor, and on a
-// converted copy of a bf16 tensor.
+// act is a tensor of the compute dtype, fp32 or bf16, as operations read and write it. They compute
+// in fp32: in place on an fp32 tensor, and on a converted copy of a bf16 tensor.
 type act struct {
 	addr uintptr
 	bf16 bool
@@ -35,8 +35,8 @@ func (a act) load(sc *scratch, buf, off, n int) []float32 {
 	return x
 }
 
-// target returns fp32 memory for n elements that the caller will compute and then pass to store, for element off on. It
-// is the tensor's own memory for fp32, and buffer buf of sc for bf16.
+// target returns fp32 memory for n results that belong at element off. The caller fills it and
+// passes it to store. It is the tensor's own memory for fp32, and buffer number buf of sc for bf16.
 func (a act) target(sc *scratch, buf, off, n int) []float32 {
 	if !a.bf16 {
 		return a.f32(off, n)
@@ -69,7 +69,7 @@ func (a act) loadRows(sc *scratch, buf, off, n, stride, width int) ([]float32, i
 	return x, width
 }
 
-// put writes x at off and rounds to bf16 if necessary.
+// put writes x at element off, rounded if the tensor is bf16. Unlike store, it takes any memory.
 func (a act) put(off int, x []float32) {
 	if a.bf16 {
 		vec.Narrow(a.u16(off, len(x)), x)

@@ -7,7 +7,8 @@ import (
 
 func init() { op.Add(&table, addRows) }
 
-// addRows needs distinct destination rows, because threads add to them concurrently.
+// addRows lets threads add to rows of Dst concurrently. This is safe because the rows that Index
+// names are distinct.
 func addRows(s *stream, a *op.AddRows) error {
 	reads(a.Src, 1, 0, a.T*a.C)
 	reads(a.Index, 1, 0, a.T)

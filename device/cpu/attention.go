@@ -9,8 +9,9 @@ import (
 
 func init() { op.Add(&table, attention) }
 
-// attention writes the output O and the log-sum-exp LSE. A job has a range of queries. It goes block by block over the
-// keys and keeps, for every query, the largest score and the sum of exponentials so far. Source: arXiv:2205.14135,
+// attention writes the output O and the log-sum-exp LSE. A worker computes a range of queries of
+// one sequence and key/value head at a time. It goes over the keys block by block and keeps, for
+// every query, the largest score and the sum of exponentials so far. Source: arXiv:2205.14135,
 // arXiv:2307.08691.
 func attention(s *stream, a *op.Attention) error {
 	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
@@ -35,8 +36,9 @@ func attention(s *stream, a *op.Attention) error {
 	return nil
 }
 
-// queryBlock returns the largest number of queries of one job, for group query heads that share a key/value head. Each
-// job packs the keys again. With many queries in a job, this packing costs little beside the products.
+// queryBlock returns the largest number of queries of one job (attnJob). group is the number of
+// query heads that share a key/value head. Each job packs the keys again; with many queries in a
+// job, this packing costs little beside the products.
 func queryBlock(group int) int { return max(28, min(128, 256/group)) }
 
 // forward is the state of one job of attention: the queries from … to−1 of all heads of a group, and the current block
@@ -93,7 +95,8 @@ func (f *forward) pack() {
 	packPanels(f.values, rows, stride, f.n, f.Dim)
 }
 
-// strip adds what queries from … to−1 take from the current block of keys to the output of head g of the group.
+// strip adds to the output of head g of the group what queries from … to−1 get from the current
+// block of keys.
 func (f *forward) strip(g, from, to int) {
 	see := seen(from, to, f.shift(), f.Window, f.k0, f.n)
 	if see.lo >= see.hi {
@@ -150,7 +153,8 @@ func (f *forward) softmax(scores []float32, at, from, rows int, see span) {
 	}
 }
 
-// finish divides the job's sums by the sums of exponentials, and stores the output and the log-sum-exp.
+// finish divides the job's outputs by the sums of exponentials, and stores the outputs and the
+// log-sum-exps.
 func (f *forward) finish() {
 	o, lse := actOf(f.O), f32s(f.LSE, f.Heads*f.TQ)
 	n := f.to - f.from

@@ -7,7 +7,8 @@ import (
 
 func init() { op.Add(&table, attentionBackward) }
 
-// queryTile is the number of queries whose contributions to the gradients of keys and values are added at a time.
+// queryTile is the number of queries that the backward processes together. Matrix products then add
+// the contributions of all these queries to the gradients of keys and values.
 const queryTile = 56
 
 // attentionBackward overwrites DQ, DK, DV. With P = exp(scale·QKᵀ − LSE), dP = dO·Vᵀ and delta = Σ dO·O:
@@ -44,8 +45,8 @@ func attentionBackward(s *stream, a *op.AttentionBackward) error {
 	return nil
 }
 
-// backward runs the jobs in s.jobs on all cores. Each job works on its own copy of b, in which backward has set the
-// fields that all jobs share.
+// backward runs the jobs in s.jobs on all cores. This method sets the fields of b that all jobs
+// share. Each job works on its own copy of b.
 func (s *stream) backward(a *op.AttentionBackward, b backward) {
 	b.AttentionBackward, b.group, b.wide = a, a.Heads/a.KVHeads, panels(a.Dim)*vec.Panel
 	s.pool.Run(len(s.jobs), func(i int) {
@@ -78,7 +79,8 @@ type backward struct {
 	sc    *scratch
 	group int
 	wide  int // Dim rounded up to panels
-	// The gradients that the job computes: for queries, for keys and values, or for both.
+	// forQueries says that the job computes the gradients of queries, and forKeys the gradients of
+	// keys and values.
 	forQueries, forKeys bool
 
 	dq               []float32 // (group, queries, wide)

@@ -30,12 +30,12 @@ type attnJob struct {
 	keyTo int // keys of this job, relative to the sequence
 }
 
-// shift is the position of the sequence's first query among its keys. With more keys than queries, the queries belong
-// to the last keys.
+// shift returns the position of the sequence's first query among its keys. If there are more keys
+// than queries, as in generation, the queries are at the last positions.
 func (j *attnJob) shift() int { return j.nk - j.nq }
 
-// cost returns a number proportional to the job's work. It leaves out pairs of query and key that the causal mask
-// excludes, but counts pairs outside a sliding window.
+// cost returns about twice the number of (query, key) pairs of the job. It leaves out pairs that
+// the causal mask excludes, but counts pairs outside a sliding window.
 func (j *attnJob) cost() int {
 	first := max(j.from, j.keyFrom-j.shift()) // earlier queries attend to none of the keys
 	if first >= j.to {
@@ -45,8 +45,8 @@ func (j *attnJob) cost() int {
 	return (j.to - first) * max(1, seen)
 }
 
-// cost returns a number proportional to the job's work, in pairs of query and key. It leaves out pairs that the causal
-// mask excludes, but counts pairs outside a sliding window.
+// jobList holds the jobs of one operation, the most expensive first. A stream reuses its memory for
+// the next operation.
 type jobList []attnJob
 
 // list makes the jobs of one operation: it cuts every sequence into ranges of at most block queries. block 0: each
@@ -78,8 +78,9 @@ func (l *jobList) list(a *op.AttentionShape, block int) error {
 	return nil
 }
 
-// listKeys makes jobs of ranges of keys instead, one for each block of keys. list must have been called before, because
-// it checks the bounds of the sequences.
+// listKeys makes jobs for the gradients of keys and values: each covers one block of keys of a
+// sequence. The caller must have called list first, because list checks the bounds of the
+// sequences.
 func (l *jobList) listKeys(a *op.AttentionShape) {
 	jobs := (*l)[:0]
 	cuQ, cuK := i32s(a.CuQ, a.Seqs+1), i32s(a.CuK, a.Seqs+1)
@@ -93,7 +94,7 @@ func (l *jobList) listKeys(a *op.AttentionShape) {
 	l.set(jobs)
 }
 
-// sequence returns a job with all queries and keys of sequence i.
+// sequence returns a job with all queries and keys of sequence i, for no particular head.
 func sequence(cuQ, cuK []int32, i int) attnJob {
 	j := attnJob{q: int(cuQ[i]), nq: int(cuQ[i+1] - cuQ[i]), k: int(cuK[i]), nk: int(cuK[i+1] - cuK[i])}
 	j.to, j.keyTo = j.nq, j.nk
@@ -113,8 +114,9 @@ func (l *jobList) set(jobs []attnJob) {
 	*l = jobs
 }
 
-// balanced reports whether these jobs keep all threads busy until the end. If not, the backward uses smaller jobs in
-// two passes. Two passes take 7 matrix products instead of 5, but that is still faster.
+// balanced reports whether these jobs keep all threads busy until the end: no job exceeds 7/5 of a
+// thread's equal share. Otherwise the backward uses smaller jobs in two passes, which take 7 matrix
+// products instead of 5 but end earlier.
 func (l jobList) balanced(threads int) bool {
 	total := 0
 	for i := range l {
@@ -123,11 +125,11 @@ func (l jobList) balanced(threads int) bool {
 	return total == 0 || 5*threads*l[0].cost() <= 7*total
 }
 
-// span is a range of keys lo … hi−1, relative to a block of keys.
+// span is a range of keys lo … hi−1, counted from the start of a block of keys.
 type span struct{ lo, hi int }
 
-// visible returns the keys of a block that query q attends to. The block begins at key k0 and has n keys. The query
-// is at position q + shift.
+// visible returns the keys of a block that query q attends to, counted from the block's start. The
+// block begins at key k0 and has n keys. The query is at position q + shift; window 0: no window.
 func visible(q, shift, window, k0, n int) span {
 	s := span{0, min(n, q+shift+1-k0)}
 	if window > 0 {
@@ -136,7 +138,8 @@ func visible(q, shift, window, k0, n int) span {
 	return s
 }
 
-// seen returns the block's keys that any of the queries from … to−1 attends to.
+// seen returns the keys of a block that at least one of the queries from … to−1 attends to. The
+// other arguments are as in visible.
 func seen(from, to, shift, window, k0, n int) span {
 	return span{visible(from, shift, window, k0, n).lo, visible(to-1, shift, window, k0, n).hi}
 }
@@ -170,10 +173,10 @@ func scoreScale(a *op.AttentionShape) float32 {
 	return a.Scale
 }
 
-// strips returns the number of strips for n queries.
+// strips returns the number of strips of at most stripRows queries for n queries.
 func strips(n int) int { return (n + stripRows - 1) / stripRows }
 
-// The buffers of a scratch that attention uses.
+// Names of the scratch buffers that attention uses.
 const (
 	bufKeys    = iota // keys, as columns of panels
 	bufValues         // values, as rows (forward) or columns (backward) of panels

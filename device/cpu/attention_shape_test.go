@@ -2,7 +2,8 @@ package cpu
 
 import "testing"
 
-// TestCostOfAJob: a job costs twice its attended (query, key) pairs, less at most one for each query.
+// TestCostOfAJob: attnJob.cost is twice the job's attended (query, key) pairs, less at most one for
+// each query.
 func TestCostOfAJob(t *testing.T) {
 	for _, j := range []attnJob{
 		{nq: 600, nk: 600, to: 600, keyTo: 600},               // a sequence

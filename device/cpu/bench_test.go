@@ -11,7 +11,7 @@ import (
 	"mt/device/op"
 )
 
-// benchShape is the shape of one decoder block of a model, and of a batch.
+// benchShape has the sizes of a decoder block and of a micro-batch, in tokens and heads.
 type benchShape struct {
 	name                                             string
 	seqs, length, hidden, ffn, heads, kv, dim, vocab int
@@ -22,7 +22,7 @@ var benchShapes = []benchShape{
 	{"1024", 4, 512, 1024, 2816, 16, 8, 64, 4096},
 }
 
-// bench is a device with all tensors of a block.
+// bench is a device with all tensors of a block, for benchmarks of its operations.
 type bench struct {
 	benchShape
 	b    *testing.B
@@ -61,7 +61,7 @@ func (b *bench) ints(v []int32) device.Tensor {
 	return t
 }
 
-// run times f, which enqueues one operation.
+// run is a benchmark of f, which enqueues one operation. It also reports the CPU time.
 func (b *bench) run(name string, f func()) {
 	b.b.Run(b.name+"/"+b.dt.String()+"/"+name, func(t *testing.B) {
 		t.ReportAllocs()
@@ -106,7 +106,8 @@ func BenchmarkBlock(b *testing.B) {
 	}
 }
 
-// BenchmarkGatedDelta has the heads of Qwen3-Next, two value heads for each key head.
+// BenchmarkGatedDelta times the gated delta rule with the heads of Qwen3-Next, which has two value
+// heads for each key head.
 func BenchmarkGatedDelta(b *testing.B) {
 	dev, err := New(Options{})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 
 func init() { op.Add(&table, convert) }
 
-// convert converts Src to the type of Dst. The threads take one piece of the elements after another.
+// convert converts Src to the type of Dst. Threads take pieces of pieceElems elements in turn.
 func convert(s *stream, a *op.Convert) error {
 	if a.N == 0 {
 		return nil

@@ -7,7 +7,7 @@ import (
 
 func init() { op.Add(&table, copyColumns) }
 
-// copyColumns copies bytes of every row, whatever their type.
+// copyColumns copies the columns as bytes, so it serves every type of element.
 func copyColumns(s *stream, a *op.CopyColumns) error {
 	if a.C == 0 {
 		return nil

@@ -11,7 +11,8 @@ import (
 
 func init() { op.Add(&table, crossEntropy) }
 
-// crossEntropy takes all steps of a row (maximum, sum of exponentials, gradient) while the row is in the cache.
+// crossEntropy does all steps of a row (maximum, sum of exponentials, gradient) while the row is in
+// the cache.
 func crossEntropy(s *stream, a *op.CrossEntropy) error {
 	if raceEnabled {
 		reads(a.Targets, 1, 0, a.T)
@@ -38,8 +39,8 @@ func crossEntropy(s *stream, a *op.CrossEntropy) error {
 	return nil
 }
 
-// lossRow returns the loss of row t. It overwrites the row's logits with their gradient, unless the operation is only a
-// forward.
+// lossRow returns the loss of row t. Unless the operation is ForwardOnly, it overwrites the row's
+// logits with their gradient.
 func lossRow(a *op.CrossEntropy, logits act, sc *scratch, t, target int) float32 {
 	if target == op.IgnoreIndex {
 		if !a.ForwardOnly {
@@ -68,7 +69,8 @@ func lossRow(a *op.CrossEntropy, logits act, sc *scratch, t, target int) float32
 	return terms.loss(lse, taken)
 }
 
-// weightOf returns element t of weights, or 1 if there are none.
+// weightOf returns the factor on the gradient of row t: element t of weights, or 1 if there are no
+// weights.
 func weightOf(weights device.Tensor, t int) float32 {
 	if weights.None() {
 		return 1
@@ -76,8 +78,8 @@ func weightOf(weights device.Tensor, t int) float32 {
 	return f32s(weights, t+1)[t]
 }
 
-// lossTerms holds op.LossTerms as three coefficients of the loss. target multiplies the target's logit, column every
-// logit, and z the squared log-sum-exp.
+// lossTerms holds op.LossTerms as coefficients. The loss of a row is lse − target·x(target) −
+// column·Σx + z·lse², where x are the logits and lse is their log-sum-exp.
 type lossTerms struct{ target, column, z float64 }
 
 func termsOf(t op.LossTerms, vocab int) lossTerms {
@@ -105,7 +107,8 @@ func (l lossTerms) takes(logits []float32, target int) (sum float64) {
 	return sum
 }
 
-// loss returns the loss of a row: its log-sum-exp lse, minus taken (the sum of takes), plus z·lse².
+// loss returns the loss of a row with log-sum-exp lse. taken is the result of takes, summed over
+// the shards of the vocabulary.
 func (l lossTerms) loss(lse, taken float64) float32 { return float32(lse - taken + l.z*lse*lse) }
 
 // gradient overwrites row, which holds exponentials of the logits, with the gradient of the logits. An exponential

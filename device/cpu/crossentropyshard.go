@@ -66,7 +66,7 @@ func shardLoss(a *op.CrossEntropyShard, logits act, sc *scratch, t, target int, 
 	}
 }
 
-// logAdd returns log(exp(a) + exp(b)).
+// logAdd returns log(exp(a) + exp(b)), the log-sum-exp of two parts, without overflow.
 func logAdd(a, b float64) float64 {
 	return max(a, b) + math.Log1p(math.Exp(-math.Abs(a-b)))
 }

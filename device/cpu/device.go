@@ -24,7 +24,7 @@ type Options struct {
 	Delay func(stream string, n int64) time.Duration
 }
 
-// dev implements device.Device.
+// dev implements device.Device on the host's cores.
 type dev struct {
 	opts    Options
 	name    string
@@ -67,7 +67,7 @@ func (d *dev) Reach(to device.Device) (bool, error) {
 	return ok && other != d, nil
 }
 
-// NewEvent returns an event; it holds no resources.
+// NewEvent returns an event of the CPU device; it holds no resources.
 func (d *dev) NewEvent() (device.Event, error) { return &event{}, nil }
 
 // Do enqueues an operation on a stream of this package.

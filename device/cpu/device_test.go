@@ -9,7 +9,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// Without a budget, a system that lacks memory is an error too.
+// TestOutOfMemoryOfTheSystem: if the operating system has too little memory, Alloc returns an
+// error, even without a memory limit.
 func TestOutOfMemoryOfTheSystem(t *testing.T) {
 	if raceEnabled {
 		t.Skip("memory is the Go heap's, which cannot say no")

@@ -9,8 +9,8 @@ import (
 
 func init() { op.Add(&table, divideByNorm) }
 
-// divideByNorm divides X by its norm. It sums the squares of each piece of X in float64, and then the pieces' sums in
-// order.
+// divideByNorm divides X by its norm. It sums the squares of each piece of X in float64, and then
+// adds the pieces' sums in order, so any number of threads gives the same bits.
 func divideByNorm(s *stream, a *op.DivideByNorm) error {
 	n, x := int(a.N), actOf(a.X)
 	writes(a.X, 1, 0, n)

@@ -10,14 +10,16 @@ import (
 	"mt/device/conformance"
 )
 
-// The table of operations has cases of exactly the operations that this device has.
+// TestEveryOperation: package conformance has test cases for exactly the operations that this
+// device has.
 func TestEveryOperation(t *testing.T) {
 	if got, want := table.Names(), conformance.OperationNames(); !slices.Equal(got, want) {
 		t.Errorf("the device has %v, there are cases of %v", got, want)
 	}
 }
 
-// enqueues runs some cases of each operation and type, counts the allocations of enqueueing, and ignores results.
+// enqueues is a testing.T for conformance.SomeOperations that counts allocations instead of
+// comparing results. It takes a few cases of each operation and type.
 type enqueues struct {
 	*testing.T
 	name string
@@ -34,9 +36,10 @@ func (e enqueues) Run(name string, f func(enqueues)) bool {
 	return true
 }
 
-// Enqueue holds the stream, so that nothing but enqueueing runs. Each round reuses the values of the previous one,
-// unless a pool has lost them: sync.Pool starts over when AllocsPerRun changes GOMAXPROCS. Code that allocates does
-// so in every round.
+// Enqueue calls once repeatedly and counts allocations. It holds the stream, so that nothing but
+// enqueueing runs. Each round reuses the values of the previous one, unless a pool has lost them:
+// sync.Pool starts over when AllocsPerRun changes GOMAXPROCS. Code that allocates does so in every
+// round.
 func (e enqueues) Enqueue(s device.Stream, once func()) {
 	const n, rounds = 40, 8
 	got := 1.0
@@ -53,8 +56,9 @@ func (e enqueues) Enqueue(s device.Stream, once func()) {
 	}
 }
 
-// TestEnqueueingAllocatesNothing disables garbage collection, which would empty the pools. It allows less than one
-// allocation for each call on average, because a pool does not find values that another core holds.
+// TestEnqueueingAllocatesNothing: enqueueing an operation allocates nothing once the pools are
+// filled. Garbage collection is off, because it would empty the pools. Less than one allocation for
+// each call is allowed on average, because a pool does not find values that another core holds.
 func TestEnqueueingAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("with the race detector every operation has memory of its own")

@@ -12,33 +12,37 @@ func init() { op.Add(&table, gatedDelta) }
 // Buffers of the gated delta rule, which works on chunks of at most op.DeltaChunk tokens. Matrices of a chunk have a
 // row for each token, and rows are padded to whole panels.
 const (
-	dPack    = iota // an operand of a product, in panels
-	dQ              // normalized q of the chunk (n, KeyDim)
-	dK              // normalized k of the chunk (n, KeyDim)
-	dStates         // the state of each head of the group (KeyDim, ValueDim)
-	dV              // v (n, ValueDim)
-	dRest           // v − e^γ·K·S
-	dNew            // the chunk's new values, as panels of rows
-	dPairs          // K·Kᵀ
-	dReads          // Q·Kᵀ
-	dDecays         // decay of a head, with the diagonal: the factor on a token's write when a later token reads it
-	dLower          // −β·K·Kᵀ·decay below the diagonal
-	dScores         // Q·Kᵀ·decay, the diagonal included
-	dOut            // o, or its gradient
-	dKeys           // keys times factors
-	dGates          // per-token numbers, see deltaHead
-	dNewRows        // the new values as rows
+	_         = iota // scratch.product
+	dQ               // normalized q of the chunk (n, KeyDim)
+	dK               // normalized k of the chunk (n, KeyDim)
+	dStates          // the state of each head of the group (KeyDim, ValueDim)
+	dV               // v (n, ValueDim)
+	dRest            // v − K·S, K decayed to the chunk's start
+	dNew             // the chunk's new values, as panels of rows
+	dPairs           // K·Kᵀ
+	dReads           // Q·Kᵀ
+	dDecays          // deltaHead.decay
+	dLower           // −β·near
+	dNear            // deltaHead.near
+	dScores          // deltaHead.scores
+	dOut             // o, or its gradient
+	dScaled          // deltaHead.qFrom, kFrom and kTo
+	dGates           // numbers of tokens or of channels, see deltaHead
+	dNewRows         // the new values as rows
+	dNorms           // reciprocal lengths of q and k
+	dWide            // a temporary row
+	dChannels        // with ByChannel: deltaHead.g, from, to and local
+	dBlock           // with ByChannel: see deltaJob.block
 	// Buffers that only the backward uses:
 	dGrad     // gradient of the new values, then of the right-hand side, as rows
 	dGradPack // dGrad as panels of rows
-	dDScores  // gradients of scores, then of pairs
+	dDScores  // gradients of scores, then of near
 	dDStates  // gradients of the states after the chunk
 	dDQ       // gradient of the normalized q
 	dDK       // gradient of the normalized k
-	dTerm     // a product before it is added to a sum
-	dNorms    // reciprocal lengths of q and k
+	dDScaled  // gradients of dScaled
 	dDGates   // gradients of β and γ
-	dWide     // a temporary row
+	dTerm     // a product before it is added to a sum
 )
 
 // deltaJob is the work of one thread: one key head of one sequence, with the value heads that share this key head. It
@@ -47,6 +51,7 @@ type deltaJob struct {
 	*op.DeltaShape
 	sc           *scratch
 	qkv, gates   act
+	rates        act // with ByChannel: a
 	aLog, dtBias []float32
 	group, kh    int
 	keys, values int // KeyDim and ValueDim rounded up to whole panels
@@ -55,12 +60,12 @@ type deltaJob struct {
 	q, k, norms  []float32
 }
 
-// deltaHead holds numbers for each token of one value head in a chunk. Let γ be the sum of the gates g from the chunk's
-// first token on. Then from is e^γ, and to is e^(γ of the last token − γ). For e ≤ i, decay[i·DeltaChunk + e] is e^(γ
-// of token i − γ of token e).
+// deltaHead holds numbers for each token of one value head in a chunk. beta and g are the token's
+// gates. Let γ be the sum of the gates g from the chunk's first token on. Then from is e^γ, and to
+// is e^(γ of the last token − γ). For e ≤ i, decay[i·DeltaChunk + e] is e^(γ of token i − γ of
+// token e).
 type deltaHead struct {
-	beta, g, from, to []float32
-	decay             []float32
+	beta, g, from, to, decay, local, qFrom, kFrom, kTo, keep, near, scores []float32
 }
 
 // runDelta calls f on all cores, once for every pair of a sequence and a key head. Each call gets its own copy of job.
@@ -82,24 +87,23 @@ func (s *stream) runDelta(a *op.DeltaShape, job deltaJob, f func(seq int, j *del
 	return nil
 }
 
-// gatedDelta computes the outputs chunk by chunk, in the order of the sequence, because each chunk needs the state
-// after the previous one. Source: arXiv:2412.06464, section 3.3.
+// gatedDelta computes the outputs of a sequence chunk by chunk, in order, because each chunk needs
+// the state that the previous one leaves. Source: arXiv:2412.06464, section 3.3.
 func gatedDelta(s *stream, a *op.GatedDelta) error {
 	announceDelta(&a.DeltaShape, a.QKV, a.Gates)
-	reads(a.ALog, 1, 0, a.Heads)
-	reads(a.DtBias, 1, 0, a.Heads)
+	announceRates(&a.DeltaShape, a.A, a.ALog, a.DtBias)
 	writes(a.O, 1, 0, a.T*a.Heads*a.ValueDim)
 	writes(a.States, 1, 0, a.StatesLen())
 	writes(a.Last, 1, 0, a.Heads*a.KeyDim*a.ValueDim)
 	states, last := f32s(a.States, a.StatesLen()), f32s(a.Last, a.Heads*a.KeyDim*a.ValueDim)
-	job := deltaJob{qkv: actOf(a.QKV), gates: actOf(a.Gates), aLog: f32s(a.ALog, a.Heads), dtBias: f32s(a.DtBias, a.Heads)}
+	job := deltaJob{qkv: actOf(a.QKV), gates: actOf(a.Gates), rates: actOf(a.A), aLog: f32s(a.ALog, a.Heads), dtBias: f32s(a.DtBias, a.Decays())}
 	return s.runDelta(&a.DeltaShape, job, func(_ int, j *deltaJob) {
 		j.begin(last)
 		for j.at = j.first; j.at < j.end; j.at += op.DeltaChunk {
 			j.load()
 			for g := range j.group {
 				if states != nil && j.at > j.first {
-					j.copyState(states[j.place(g):], j.state(dStates, g), false)
+					copyPadded(states[j.place(g):], j.state(dStates, g), j.KeyDim, j.ValueDim, j.values, false)
 				}
 				h := j.head(g)
 				j.solve(g, h)
@@ -108,7 +112,7 @@ func gatedDelta(s *stream, a *op.GatedDelta) error {
 			}
 		}
 		for g := 0; last != nil && g < j.group; g++ {
-			j.copyState(last[(j.kh*j.group+g)*a.KeyDim*a.ValueDim:], j.state(dStates, g), false)
+			copyPadded(last[(j.kh*j.group+g)*a.KeyDim*a.ValueDim:], j.state(dStates, g), j.KeyDim, j.ValueDim, j.values, false)
 		}
 	})
 }
@@ -119,22 +123,10 @@ func (j *deltaJob) state(buf, g int) []float32 {
 	return j.sc.f32(buf, j.group*j.KeyDim*j.values)[g*j.KeyDim*j.values:][:j.KeyDim*j.values]
 }
 
-// place returns an offset in the tensor States. There the forward has stored the state before the current chunk, for
-// the group's g-th value head.
+// place returns the offset in the tensor States of the state before the current chunk, for the
+// group's g-th value head.
 func (j *deltaJob) place(g int) int {
 	return (j.at/op.DeltaChunk*j.Heads + j.kh*j.group + g) * j.KeyDim * j.ValueDim
-}
-
-// copyState copies a state between dense, which has no padding, and rows, whose rows are padded to whole panels. load:
-// from dense to rows; otherwise from rows to dense.
-func (j *deltaJob) copyState(dense, rows []float32, load bool) {
-	for i := range j.KeyDim {
-		if d, r := dense[i*j.ValueDim:][:j.ValueDim], rows[i*j.values:]; load {
-			copy(r, d)
-		} else {
-			copy(d, r)
-		}
-	}
 }
 
 // begin sets the states with which a sequence begins: to those in last, or to 0 if last is nil.
@@ -143,13 +135,13 @@ func (j *deltaJob) begin(last []float32) {
 		s := j.state(dStates, g)
 		clear(s)
 		if last != nil {
-			j.copyState(last[(j.kh*j.group+g)*j.KeyDim*j.ValueDim:], s, true)
+			copyPadded(last[(j.kh*j.group+g)*j.KeyDim*j.ValueDim:], s, j.KeyDim, j.ValueDim, j.values, true)
 		}
 	}
 }
 
-// load reads q and k of the chunk and normalizes their rows. It then computes the products Q·Kᵀ and K·Kᵀ, because all
-// value heads of the group use them.
+// load reads q and k of the chunk and normalizes their rows. Without ByChannel it then computes the products Q·Kᵀ and
+// K·Kᵀ, because all value heads of the group use them.
 func (j *deltaJob) load() {
 	j.n = min(op.DeltaChunk, j.end-j.at)
 	j.q, j.k = j.sc.f32(dQ, op.DeltaChunk*j.keys), j.sc.f32(dK, op.DeltaChunk*j.keys)
@@ -160,8 +152,10 @@ func (j *deltaJob) load() {
 		j.norms[2*i] = j.unit(j.q[i*j.keys:][:j.KeyDim], at, scale)
 		j.norms[2*i+1] = j.unit(j.k[i*j.keys:][:j.KeyDim], at+j.KeyHeads*j.KeyDim, 1)
 	}
-	j.product(j.sc.f32(dPairs, chunkSquare), op.DeltaChunk, j.k, j.keys, false, j.k, j.keys, true, j.n, j.n, j.KeyDim, false)
-	j.product(j.sc.f32(dReads, chunkSquare), op.DeltaChunk, j.q, j.keys, false, j.k, j.keys, true, j.n, j.n, j.KeyDim, false)
+	if !j.ByChannel {
+		j.sc.product(j.sc.f32(dPairs, chunkSquare), op.DeltaChunk, j.k, j.keys, false, j.k, j.keys, true, j.n, j.n, j.KeyDim, false)
+		j.sc.product(j.sc.f32(dReads, chunkSquare), op.DeltaChunk, j.q, j.keys, false, j.k, j.keys, true, j.n, j.n, j.KeyDim, false)
+	}
 }
 
 // unit reads the row of QKV that begins at element at and writes it to y, scaled to the length scale. It returns 1 /
@@ -175,65 +169,83 @@ func (j *deltaJob) unit(y []float32, at int, scale float32) float32 {
 
 // head computes the deltaHead of the group's g-th value head for the chunk.
 func (j *deltaJob) head(g int) deltaHead {
-	v, decay := j.sc.f32(dGates, 3*op.DeltaChunk), j.sc.f32(dDecays, chunkSquare)
+	v, rows, head := j.sc.f32(dGates, 4*op.DeltaChunk+op.MostDeltaDim), op.DeltaChunk*j.keys, j.kh*j.group+g
 	at := func(i int) []float32 { return v[i*op.DeltaChunk:][:j.n] }
-	d, h := deltaHead{at(0), at(1), at(2), decay[(j.n-1)*op.DeltaChunk:][:j.n], decay}, j.kh*j.group+g
-	rate, sum := math.Exp(float64(j.aLog[h])), 0.0
-	var sums [op.DeltaChunk]float64 // γ, in fp64, because its differences matter
+	scaled := j.sc.f32(dScaled, 3*rows)
+	h := deltaHead{beta: at(0), g: at(1), from: at(2), to: at(3), keep: v[4*op.DeltaChunk:][:j.KeyDim], qFrom: scaled[:rows], kFrom: scaled[rows:][:rows],
+		kTo: scaled[2*rows:], near: j.sc.f32(dNear, chunkSquare), scores: j.sc.f32(dScores, chunkSquare)}
+	clear(h.near)
+	clear(h.scores)
 	for i := range j.n {
-		b, a := j.gate(i, h)
-		d.beta[i] = float32(1 / (1 + math.Exp(-b)))
-		step := -rate * softplus(a)
-		sum += step
-		d.g[i], sums[i], d.from[i] = float32(step), sum, float32(math.Exp(sum))
-		for e := range i + 1 {
-			decay[i*op.DeltaChunk+e] = float32(math.Exp(sum - sums[e]))
-		}
+		b := float64(j.gates.load(j.sc, dWide, (j.at+i)*j.GateStride+head, 1)[0])
+		h.beta[i] = float32(1 / (1 + math.Exp(-b)))
 	}
-	return d
+	if j.ByChannel {
+		j.byChannel(&h, head)
+	} else {
+		j.byHead(&h, head)
+	}
+	return h
 }
 
-// gate returns the two inputs of the gates for head h of the chunk's i-th token: b, and a with DtBias added.
-func (j *deltaJob) gate(i, h int) (b, a float64) {
-	row := (j.at + i) * j.GateStride
-	b = float64(j.gates.load(j.sc, dWide, row+h, 1)[0])
-	return b, float64(j.gates.load(j.sc, dWide, row+j.Heads+h, 1)[0]) + float64(j.dtBias[h])
+// byHead computes what the head's decays determine, in a head with one decay for all channels.
+func (j *deltaJob) byHead(h *deltaHead, head int) {
+	h.decay = j.sc.f32(dDecays, chunkSquare)
+	pairs, reads := j.sc.f32(dPairs, chunkSquare), j.sc.f32(dReads, chunkSquare)
+	rate, sum := math.Exp(float64(j.aLog[head])), 0.0
+	var sums [op.DeltaChunk]float64 // γ, in fp64, because its differences matter
+	for i := range j.n {
+		step := -rate * softplus(j.rate(i, head))
+		sum += step
+		h.g[i], sums[i], h.from[i] = float32(step), sum, float32(math.Exp(sum))
+		for e := range i + 1 {
+			at := i*op.DeltaChunk + e
+			h.decay[at] = float32(math.Exp(sum - sums[e]))
+			h.scores[at] = h.decay[at] * reads[at]
+			if e < i {
+				h.near[at] = h.decay[at] * pairs[at]
+			}
+		}
+	}
+	for c := range h.keep {
+		h.keep[c] = h.from[j.n-1]
+	}
+	for i := range j.n {
+		h.to[i] = h.decay[(j.n-1)*op.DeltaChunk+i]
+		row := func(x []float32) []float32 { return x[i*j.keys:][:j.KeyDim] }
+		vec.Scale(row(h.qFrom), row(j.q), h.from[i])
+		vec.Scale(row(h.kFrom), row(j.k), h.from[i])
+		vec.Scale(row(h.kTo), row(j.k), h.to[i])
+	}
+}
+
+// rate returns a with DtBias added, for a head with one decay and the chunk's i-th token.
+func (j *deltaJob) rate(i, head int) float64 {
+	return float64(j.gates.load(j.sc, dWide, (j.at+i)*j.GateStride+j.Heads+head, 1)[0]) + float64(j.dtBias[head])
 }
 
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
-// product computes C (m, n) = A (m, k)·B (k, n), and with adds it adds the product to C. cs, as and bs are the
-// distances between rows. aCols: A is stored transposed. bRows: B is stored transposed.
-func (j *deltaJob) product(c []float32, cs int, a []float32, as int, aCols bool, b []float32, bs int, bRows bool, m, n, k int, adds bool) {
-	pack := j.sc.f32(dPack, panels(n)*vec.Panel*k)
-	if bRows {
-		vec.Transpose(pack, b, bs, n, k)
-	} else {
-		packPanels(pack, b, bs, k, n)
-	}
-	vec.Tile(m, k, a, as, aCols, pack, k*vec.Panel, c, cs, panels(n), adds)
-}
-
 const chunkPanel = op.DeltaChunk * vec.Panel // a panel of a chunk's rows
 
-// solve computes the chunk's new values: (I + L)·new = β·(v − e^γ·K·S) with L = β·K·Kᵀ·decay below the diagonal. It
-// stores them in dNew as panels and in dNewRows as rows.
+// solve computes what the chunk's tokens write into the state, called the new values. They solve (I
+// + L)·new = β·(v − e^γ·K·S). Here S is the state before the chunk, K the chunk's keys, γ as in
+// deltaHead, and L = β·K·Kᵀ·decay below the diagonal. The result is stored in dNew as panels and in
+// dNewRows as rows.
 func (j *deltaJob) solve(g int, h deltaHead) {
 	rest, v := j.sc.f32(dRest, op.DeltaChunk*j.values), j.sc.f32(dV, op.DeltaChunk*j.values)
-	j.product(rest, j.values, j.k, j.keys, false, j.state(dStates, g), j.values, false, j.n, j.ValueDim, j.KeyDim, false)
-	pairs, lower := j.sc.f32(dPairs, chunkSquare), j.sc.f32(dLower, chunkSquare)
+	j.sc.product(rest, j.values, h.kFrom, j.keys, false, j.state(dStates, g), j.values, false, j.n, j.ValueDim, j.KeyDim, false)
+	lower := j.sc.f32(dLower, chunkSquare)
 	rows := j.sc.f32(dNewRows, op.DeltaChunk*j.values)
 	off := 2*j.KeyHeads*j.KeyDim + (j.kh*j.group+g)*j.ValueDim
 	for i := range j.n {
 		row := v[i*j.values:][:j.ValueDim]
 		copy(row, j.qkv.load(j.sc, dWide, (j.at+i)*j.Width()+off, j.ValueDim))
 		r := rest[i*j.values:][:j.ValueDim]
-		vec.Scale(r, r, -h.from[i])
+		vec.Scale(r, r, -1)
 		vec.Add(r, row)
 		vec.Scale(rows[i*j.values:][:j.ValueDim], r, h.beta[i])
-		for at := i * op.DeltaChunk; at < i*op.DeltaChunk+i; at++ {
-			lower[at] = -h.beta[i] * h.decay[at] * pairs[at]
-		}
+		vec.Scale(lower[i*op.DeltaChunk:][:i], h.near[i*op.DeltaChunk:][:i], -h.beta[i])
 	}
 	solved := j.sc.f32(dNew, panels(j.ValueDim)*chunkPanel)
 	j.toPanels(solved, rows)
@@ -248,7 +260,8 @@ func (j *deltaJob) solve(g int, h deltaHead) {
 
 const chunkSquare = op.DeltaChunk * op.DeltaChunk
 
-// toPanels copies a chunk's rows of values into panels and zeroes the padding; toRows copies them back.
+// toPanels copies a chunk's rows of values into panels and zeroes the padding of the last panel;
+// toRows copies them back.
 func (j *deltaJob) toPanels(dst, src []float32) {
 	for i := range j.n {
 		for p := range panels(j.ValueDim) {
@@ -266,48 +279,32 @@ func (j *deltaJob) toRows(dst, src []float32) {
 	}
 }
 
-// scores returns the matrix Q·Kᵀ·decay of the chunk, whose elements above the diagonal are 0.
-func (j *deltaJob) scores(h deltaHead) []float32 {
-	s, reads := j.sc.f32(dScores, chunkSquare), j.sc.f32(dReads, chunkSquare)
-	for i := range j.n {
-		row := s[i*op.DeltaChunk:][:j.n]
-		clear(row)
-		for e := range i + 1 {
-			row[e] = reads[i*op.DeltaChunk+e] * h.decay[i*op.DeltaChunk+e]
-		}
-	}
-	return s
-}
-
-// output writes the outputs o of the chunk's tokens for the group's g-th value head: e^γ·Q·S + scores·new, where S is
+// output writes the outputs o of the chunk's tokens for the group's g-th value head: qFrom·S + scores·new, where S is
 // the state before the chunk.
 func (j *deltaJob) output(g int, h deltaHead, to act) {
 	o := j.sc.f32(dOut, op.DeltaChunk*j.values)
-	j.product(o, j.values, j.q, j.keys, false, j.state(dStates, g), j.values, false, j.n, j.ValueDim, j.KeyDim, false)
-	for i := range j.n {
-		vec.Scale(o[i*j.values:][:j.values], o[i*j.values:][:j.values], h.from[i])
-	}
-	vec.Tile(j.n, j.n, j.scores(h), op.DeltaChunk, false, j.sc.f32(dNew, panels(j.ValueDim)*chunkPanel), chunkPanel, o, j.values,
+	j.sc.product(o, j.values, h.qFrom, j.keys, false, j.state(dStates, g), j.values, false, j.n, j.ValueDim, j.KeyDim, false)
+	vec.Tile(j.n, j.n, h.scores, op.DeltaChunk, false, j.sc.f32(dNew, panels(j.ValueDim)*chunkPanel), chunkPanel, o, j.values,
 		panels(j.ValueDim), true)
 	for i := range j.n {
 		to.put(((j.at+i)*j.Heads+j.kh*j.group+g)*j.ValueDim, o[i*j.values:][:j.ValueDim])
 	}
 }
 
-// carry replaces the state of the group's g-th value head with the state after the chunk. That is the decayed state
-// plus (K scaled by its remaining decay)ᵀ·new.
+// carry replaces the state of the group's g-th value head with the state after the chunk. The new
+// state is the decayed state plus Kᵀ·new, where new is the result of solve. Each key in K is scaled
+// by the decay from its token to the chunk's end.
 func (j *deltaJob) carry(g int, h deltaHead) {
-	s, keys := j.state(dStates, g), j.scaledRows(j.k, func(i int) float32 { return h.to[i] })
-	vec.Scale(s, s, h.from[j.n-1])
-	vec.Tile(j.KeyDim, j.n, keys, j.keys, true, j.sc.f32(dNew, panels(j.ValueDim)*chunkPanel), chunkPanel, s, j.values,
+	s := j.state(dStates, g)
+	j.decayRows(s, h)
+	vec.Tile(j.KeyDim, j.n, h.kTo, j.keys, true, j.sc.f32(dNew, panels(j.ValueDim)*chunkPanel), chunkPanel, s, j.values,
 		panels(j.ValueDim), true)
 }
 
-// scaledRows returns a copy of x, the chunk's keys or queries, whose row i is multiplied by factor(i).
-func (j *deltaJob) scaledRows(x []float32, factor func(i int) float32) []float32 {
-	y := j.sc.f32(dKeys, op.DeltaChunk*j.keys)
-	for i := range j.n {
-		vec.Scale(y[i*j.keys:][:j.KeyDim], x[i*j.keys:][:j.KeyDim], factor(i))
+// decayRows multiplies each row of a state by its decay over the chunk.
+func (j *deltaJob) decayRows(s []float32, h deltaHead) {
+	for c, by := range h.keep {
+		row := s[c*j.values:][:j.values]
+		vec.Scale(row, row, by)
 	}
-	return y
 }

@@ -7,7 +7,7 @@ import (
 
 func init() { op.Add(&table, gatherRows) }
 
-// gatherRows copies the bytes of rows, whatever their type.
+// gatherRows copies rows as bytes, so it serves every type of element.
 func gatherRows(s *stream, a *op.GatherRows) error {
 	if a.C == 0 {
 		return nil

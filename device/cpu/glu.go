@@ -82,8 +82,8 @@ func gluBackward(s *stream, a *op.GLUBackward) error {
 	return nil
 }
 
-// cutOff prepares a row of gates and ups so that vec.SwiGLU, applied to dst, computes op.CutSiLU. It writes
-// Alpha·min(gate, Limit) and (up+1)/Alpha, with up clamped to ±Limit.
+// cutOff prepares a row of gates and ups so that vec.SwiGLU, applied to dst, computes op.CutSiLU.
+// It writes Alpha·min(gate, Limit), then (1 + up)/Alpha with up clamped to ±Limit.
 func cutOff(dst, row []float32, cut op.Cut) []float32 {
 	f := len(row) / 2
 	for i, g := range row[:f] {
@@ -96,7 +96,9 @@ func cutOff(dst, row []float32, cut op.Cut) []float32 {
 	return dst
 }
 
-// cutGrad does for op.CutSiLU what vec.SwiGLUGrad does for SwiGLU. drow may be row. buf is scratch memory for one row.
+// cutGrad does for op.CutSiLU what vec.SwiGLUGrad does for SwiGLU: from dout, the gradient of the
+// result, it writes the gradients of gate and up to drow. It writes the result to out. drow may be
+// row. buf is scratch memory for one row.
 func cutGrad(drow, out, dout, row, buf []float32, cut op.Cut) {
 	f := len(row) / 2
 	cutOff(buf, row, cut)
@@ -116,7 +118,7 @@ func cutGrad(drow, out, dout, row, buf []float32, cut op.Cut) {
 	}
 }
 
-// sigmoidGLU computes y = σ(gate)·up.
+// sigmoidGLU computes y = σ(gate)·up, where σ is the sigmoid.
 func sigmoidGLU(y, gate, up []float32) {
 	for i, g := range gate {
 		y[i] = up[i] / (1 + float32(math.Exp(float64(-g))))
@@ -142,7 +144,7 @@ func reluGLU(y, gate, up []float32) {
 	}
 }
 
-// reluGrad writes the gradients for reluGLU; it has the arguments of sigmoidGrad.
+// reluGrad writes the gradients for reluGLU. Its arguments are as in sigmoidGrad.
 func reluGrad(dgate, dup, y, dy, gate, up []float32) {
 	for i, g := range gate {
 		d, u := dy[i], up[i]
@@ -165,7 +167,7 @@ func squaredReLU(y, gate, up []float32) {
 	}
 }
 
-// squaredReLUGrad writes the gradients for squaredReLU; it has the arguments of sigmoidGrad.
+// squaredReLUGrad writes the gradients for squaredReLU. Its arguments are as in sigmoidGrad.
 func squaredReLUGrad(dgate, dup, y, dy, gate, up []float32) {
 	for i, g := range gate {
 		d, u := dy[i], up[i]

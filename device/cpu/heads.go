@@ -11,7 +11,7 @@ func init() {
 	op.Add(&table, sumHeads)
 }
 
-// copyHeads copies bytes of every head of every row, whatever their type.
+// copyHeads copies the heads as bytes, so it serves every type of element.
 func copyHeads(s *stream, a *op.CopyHeads) error {
 	wide := a.C + a.Zeros
 	if wide == 0 || a.Heads == 0 {
@@ -39,7 +39,8 @@ func copyHeads(s *stream, a *op.CopyHeads) error {
 	return nil
 }
 
-// sumHeads adds the heads of a row in their order.
+// sumHeads adds the heads of each row in their order, so every number of threads gives the same
+// bits.
 func sumHeads(s *stream, a *op.SumHeads) error {
 	if a.C == 0 {
 		return nil
@@ -64,5 +65,5 @@ func sumHeads(s *stream, a *op.SumHeads) error {
 	return nil
 }
 
-// from returns the part of t that begins at element off.
+// from returns the part of t from element off on.
 func from(t device.Tensor, off int) device.Tensor { return t.Slice(int64(off), t.Len-int64(off)) }

@@ -9,8 +9,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestLinkLimit: copies over a rate-limited link take at least their time, summed over a stream, and copy the right
-// bytes.
+// TestLinkLimit: with LinkLimit, the copies of a stream together take at least the time that the
+// limit demands, and copy the right bytes.
 func TestLinkLimit(t *testing.T) {
 	const n = 100 << 10
 	d, err := New(Options{Threads: 1, LinkLimit: 20 * n}) // 50 ms for n bytes
@@ -36,8 +36,9 @@ func TestLinkLimit(t *testing.T) {
 	}
 }
 
-// TestLinkClock: a copy begins once it is enqueued, its waits are complete and the previous copy has ended, even if
-// the stream's goroutine is late. If the copy itself takes longer than the limit, its own time counts.
+// TestLinkClock: link lets a copy begin once it is enqueued, its waits are complete and the
+// previous copy has ended, even if the stream's goroutine is late. A copy that takes longer than
+// the limit demands counts with its own time.
 func TestLinkClock(t *testing.T) {
 	zero := time.Now()
 	at := func(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }

@@ -15,11 +15,11 @@ type block struct {
 	data    []byte // the memory; keeps it alive
 }
 
-// pointer converts an address to a pointer. The memory is outside the Go heap, or dev.blocks keeps it alive until it
-// is freed.
+// pointer converts the address of device memory to a pointer. The garbage collector cannot free
+// this memory too early: it is outside the Go heap, or dev.blocks keeps it alive until Free.
 func pointer(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
-// memory returns the bytes of m.
+// memory returns the device memory m as a slice.
 func memory(m device.Mem) []byte { return unsafe.Slice((*byte)(pointer(m.Addr)), m.Bytes) }
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
@@ -95,7 +95,7 @@ func (d *dev) free(addr uintptr, host bool) {
 	d.drop(addr, b)
 }
 
-// drop unmaps a block and forgets it. The caller holds d.mu.
+// drop unmaps a freed block and removes it from d.blocks. The caller holds d.mu.
 func (d *dev) drop(addr uintptr, b *block) {
 	delete(d.blocks, addr)
 	d.count(b.purpose, -b.bytes)

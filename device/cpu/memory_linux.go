@@ -14,7 +14,8 @@ func mapMemory(bytes int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The call is only advice: a system without huge pages answers EINVAL, and memory is slower.
+	// Madvise is only advice. On a system without huge pages it returns EINVAL, and the memory
+	// works but is slower.
 	if err := unix.Madvise(data, unix.MADV_HUGEPAGE); err != nil && !errors.Is(err, unix.EINVAL) {
 		return nil, errors.Join(err, unix.Munmap(data))
 	}

@@ -11,7 +11,7 @@ import (
 
 func init() { op.Add(&table, addNoise) }
 
-// addNoise draws a row of noise and adds it while it is in the cache.
+// addNoise goes row by row: it draws the row's noise and adds it while the row is in the cache.
 func addNoise(s *stream, a *op.AddNoise) error {
 	if a.T == 0 || a.C == 0 {
 		return nil
@@ -40,8 +40,8 @@ func addNoise(s *stream, a *op.AddNoise) error {
 	return nil
 }
 
-// spread fills dst with uniform random numbers in ±size. seed, place and step select the numbers, as op.AddNoise
-// defines.
+// spread fills dst with uniform random numbers in ±size for one row of noise. The seed, the row's
+// place in the training step and the step number select the numbers, as op.AddNoise defines.
 func spread(dst []float32, size float32, seed uint64, place, step uint32) {
 	for c := 0; c < len(dst); c += 4 {
 		for i, word := range philox([4]uint32{uint32(c / 4), place, step}, [2]uint32{uint32(seed), uint32(seed >> 32)}) {
@@ -52,7 +52,8 @@ func spread(dst []float32, size float32, seed uint64, place, step uint32) {
 	}
 }
 
-// philox computes Philox4x32-10 (Salmon et al., SC 2011).
+// philox computes Philox4x32-10, a counter-based random generator, for counter c (Salmon et al., SC
+// 2011).
 func philox(c [4]uint32, key [2]uint32) [4]uint32 {
 	for range 10 {
 		a, b := uint64(c[0])*0xd2511f53, uint64(c[2])*0xcd9e8d57

@@ -2,7 +2,8 @@ package cpu
 
 import "testing"
 
-// TestPhilox: the known answers of Random123, the authors' own implementation (tests/kat_vectors).
+// TestPhilox: philox gives the known answers of Random123, the authors' own implementation
+// (tests/kat_vectors).
 func TestPhilox(t *testing.T) {
 	const all = 0xffffffff
 	for _, tc := range []struct {

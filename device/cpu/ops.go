@@ -9,8 +9,8 @@ import (
 	"mt/device/op"
 )
 
-// table maps each operation to the function that runs it; each operation's file adds its own. Functions check the
-// values of index tensors before they use them.
+// table maps each operation to the function that runs it. Each operation's file adds its function.
+// These functions check the values of index tensors first.
 var table op.Table[*stream]
 
 // on returns s as a stream of this package.
@@ -32,7 +32,8 @@ func i32s(t device.Tensor, n int) []int32 {
 	return unsafe.Slice((*int32)(pointer(t.Addr)), n)
 }
 
-// ascending returns an error unless bounds are from 0 to n and never decrease.
+// ascending returns an error unless bounds, the tensor called name, begins at 0 or more, never
+// decreases and ends at n or less.
 func ascending(name string, bounds []int32, n int) error {
 	last := int32(0)
 	for i, v := range bounds {
@@ -44,7 +45,7 @@ func ascending(name string, bounds []int32, n int) error {
 	return nil
 }
 
-// within returns an error unless every index is in 0 … n−1.
+// within returns an error unless every element of index, the tensor called name, is in 0 … n−1.
 func within(name string, index []int32, n int) error {
 	for i, v := range index {
 		if v < 0 || int(v) >= n {
@@ -54,7 +55,8 @@ func within(name string, index []int32, n int) error {
 	return nil
 }
 
-// reads and writes announce rows rows of n elements, stride elements apart, to the race detector.
+// reads and writes tell the race detector, which does not see assembly, that an operation reads or
+// writes memory: rows rows of n elements, stride elements apart.
 func reads(t device.Tensor, rows, stride, n int) { announce(t, rows, stride, n, raceRead) }
 
 func writes(t device.Tensor, rows, stride, n int) { announce(t, rows, stride, n, raceWrite) }
@@ -72,7 +74,8 @@ func announce(t device.Tensor, rows, stride, n int, f func(uintptr, int)) {
 	}
 }
 
-// announceRows tells the race detector that the given rows of t, n elements each, are written.
+// announceRows tells the race detector that an operation writes the given rows of t, n elements
+// each.
 func announceRows(t device.Tensor, rows []int32, n int) {
 	if !raceEnabled {
 		return
@@ -82,10 +85,12 @@ func announceRows(t device.Tensor, rows []int32, n int) {
 	}
 }
 
-// pieceElems is about how many elements a worker takes at a time, as one piece of an operation.
+// pieceElems is about how many elements of an operation a worker computes before it takes the next
+// piece.
 const pieceElems = 16 << 10
 
-// forRows calls f on all cores for pieces of the rows 0 … rows−1 of width elements. The operation must treat rows
+// forRows calls f on all cores for ranges of the rows 0 … rows−1. Argument width is the number of
+// elements of a row and decides how many rows a range has. The operation must treat rows
 // independently.
 func (s *stream) forRows(rows, width int, f func(sc *scratch, from, to int)) {
 	piece := min(max(1, pieceElems/max(width, 1)), max(1, rows/(2*s.pool.Threads())))
@@ -96,9 +101,10 @@ func (s *stream) forRows(rows, width int, f func(sc *scratch, from, to int)) {
 	})
 }
 
-// sumRows adds the sum of f over all rows to total (n) f32, unless total is none. The function f adds rows from … to−1
-// to sum, which starts at zero. It is called for blocks of rows, which depend only on the number of rows. The blocks'
-// sums are added in order, so any number of threads gives the same bits.
+// sumRows adds the sum of f over all rows to total (n) f32, unless total is none. Function f adds
+// rows from … to−1 to sum, which starts at zero. The calls of f are for blocks of rows that depend
+// only on the number of rows. The blocks' sums are added in order. So any number of threads gives
+// the same bits.
 func (s *stream) sumRows(total device.Tensor, n, rows int, f func(sc *scratch, sum []float32, from, to int)) {
 	sums := s.sumOfRows(n, rows, !total.None(), f)
 	if sums != nil {
@@ -106,8 +112,8 @@ func (s *stream) sumRows(total device.Tensor, n, rows int, f func(sc *scratch, s
 	}
 }
 
-// sumOfRows returns the sum of f over the rows, n numbers, which sumRows adds to a tensor. nil: there are no rows, or
-// the sums are not wanted; then f only has its other effects.
+// sumOfRows returns the sum of f over the rows as n numbers, for sumRows. nil: there are no rows,
+// or wanted is false. Then f is called only for what else it does.
 func (s *stream) sumOfRows(n, rows int, wanted bool, f func(sc *scratch, sum []float32, from, to int)) []float32 {
 	each := max(32, (rows+63)/64)
 	blocks := (rows + each - 1) / each

@@ -22,7 +22,8 @@ func newDevice(t *testing.T, o Options) device.Device {
 	return d
 }
 
-// TestOps: results are correct and have the same bits for any number of threads, whatever the buffers hold initially.
+// TestOps: every operation passes its conformance cases, with the same bits for any number of
+// threads and any old content of scratch memory.
 func TestOps(t *testing.T) {
 	var first conformance.Results
 	ways := []struct {
@@ -57,7 +58,8 @@ func TestOps(t *testing.T) {
 	}
 }
 
-// TestOpsOfALevel is a child process of TestOpsAtEveryLevel: a few cases of each operation.
+// TestOpsOfALevel tests a few cases of each operation with slower kernels. TestOpsAtEveryLevel runs
+// it in child processes, whose environment sets the instruction set.
 func TestOpsOfALevel(t *testing.T) {
 	if os.Getenv(vec.LevelEnv) == "" {
 		t.Skipf("TestOps is run by the level that is chosen without %s", vec.LevelEnv)
@@ -67,8 +69,9 @@ func TestOpsOfALevel(t *testing.T) {
 	conformance.SomeOperations(t, d, conformance.OneIn(7))
 }
 
-// TestOpsAtEveryLevel tests the slower levels in child processes, because a process chooses its level at start.
-// .ci/run runs the whole table at each level.
+// TestOpsAtEveryLevel runs TestOpsOfALevel for each slower instruction set. It needs child
+// processes, because a process chooses its instruction set at start. .ci/run runs all cases for
+// each.
 func TestOpsAtEveryLevel(t *testing.T) {
 	if os.Getenv(vec.LevelEnv) != "" {
 		t.Skip("this is one of the processes")
@@ -93,7 +96,8 @@ func TestOpsAtEveryLevel(t *testing.T) {
 	}
 }
 
-// Delays before every command do not change a bit.
+// TestDelaysChangeNothing: delays before every command of three streams, which change the timing,
+// do not change a bit of the result.
 func TestDelaysChangeNothing(t *testing.T) {
 	run := func(delay func(string, int64) time.Duration) string {
 		d := newDevice(t, Options{Delay: delay})

@@ -37,7 +37,8 @@ func addPositions(s *stream, a *op.AddPositions) error {
 	return nil
 }
 
-// addPositionsBackward goes over the positions, and for each position adds the rows of all sequences in order.
+// addPositionsBackward goes over the positions. For each position it adds the gradients of all
+// sequences in order, so every number of threads gives the same bits.
 func addPositionsBackward(s *stream, a *op.AddPositionsBackward) error {
 	if a.T == 0 || a.C == 0 {
 		return nil

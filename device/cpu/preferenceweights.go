@@ -4,7 +4,8 @@ import "mt/device/op"
 
 func init() { op.Add(&table, preferenceWeights) }
 
-// preferenceWeights computes the weights of one pair of documents after another, on one thread.
+// preferenceWeights computes the weights pair by pair on one thread, because there is little to
+// compute.
 func preferenceWeights(s *stream, a *op.PreferenceWeights) error {
 	reads(a.Losses, 1, 0, a.T)
 	reads(a.Targets, 1, 0, a.T)
@@ -29,8 +30,8 @@ func preferenceWeights(s *stream, a *op.PreferenceWeights) error {
 		if same := reference[2*pair]; same != same { // op.SameDocuments
 			byC, byR = 0, 0
 		}
-		// byC and byR are derivatives by the log-probabilities of the two answers. A token's loss is −log p, so its
-		// weight has the opposite sign.
+		// byC and byR are the derivatives of the pair's loss by the log-probabilities of the chosen
+		// and the rejected document. A token's loss is −log p, so its weight has the opposite sign.
 		for side, w := range [2]float32{float32(-byC) + a.Likelihood, float32(-byR)} {
 			for t := cu[2*pair+side]; t < cu[2*pair+side+1]; t++ {
 				weights[t] = w

@@ -4,7 +4,7 @@ package cpu
 
 import "runtime"
 
-// raceEnabled is true in race builds.
+// raceEnabled says that this is a race build (go build -race).
 const raceEnabled = true
 
 // raceRead tells the race detector that this goroutine reads n bytes at addr.

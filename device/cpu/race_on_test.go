@@ -12,11 +12,12 @@ import (
 	"mt/device/op"
 )
 
-// racyCase is the environment variable that selects the program of a child process.
+// racyCase is the environment variable that tells a child process of
+// TestRaceDetectorSeesAMissingWait which program to run.
 const racyCase = "MT_TEST_RACE"
 
-// The race detector reports a missing wait between two streams, although kernels are assembly. With the wait it
-// reports nothing.
+// TestRaceDetectorSeesAMissingWait: the race detector reports a missing wait between two streams,
+// although kernels are assembly. With the wait it reports nothing.
 func TestRaceDetectorSeesAMissingWait(t *testing.T) {
 	if os.Getenv(racyCase) != "" {
 		t.Skip("this is the child")
@@ -35,7 +36,8 @@ func TestRaceDetectorSeesAMissingWait(t *testing.T) {
 	}
 }
 
-// TestTwoStreams copies on one stream what another one wrote.
+// TestTwoStreams is the program of the child processes: stream b reads what stream a wrote, with
+// or without waiting for it.
 func TestTwoStreams(t *testing.T) {
 	name := os.Getenv(racyCase)
 	if name == "" {
@@ -45,8 +47,9 @@ func TestTwoStreams(t *testing.T) {
 	a, b, e := newStream(t, d, "a"), newStream(t, d, "b"), newEvent(t, d)
 	m := alloc(t, d, 1024)
 	x, y := m.Slice(0, 512).Tensor(device.F32, 0, 128), m.Slice(512, 512).Tensor(device.F32, 0, 128)
-	// The locks of the queues also order events. So the goroutine of a already holds all its work behind a gate
-	// before anything is enqueued on b.
+	// The locks of the streams' queues would order the two streams for the race detector. So stream
+	// a's goroutine takes all its work before anything is enqueued on b, and holds it behind a
+	// gate.
 	holding, hold, begun, gate := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	run(a, "hold", func(*stream) error { close(holding); <-hold; return nil })
 	<-holding

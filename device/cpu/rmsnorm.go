@@ -54,7 +54,8 @@ func normRows(a *op.RMSNorm, sc *scratch, from, to int) {
 	}
 }
 
-// normWeight returns offset + w (n): w itself if offset is 0, otherwise a copy in the last buffer of sc.
+// normWeight returns the factors offset + w (n) of a norm: w itself if offset is 0, otherwise a
+// copy in the last buffer of sc.
 func normWeight(sc *scratch, w device.Tensor, n int, offset float32) []float32 {
 	v := f32s(w, n)
 	if offset == 0 || n == 0 {

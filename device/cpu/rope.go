@@ -7,7 +7,7 @@ import (
 
 func init() { op.Add(&table, rope) }
 
-// rope rotates heads in place. Source: arXiv:2104.09864. op.RoPE defines the pairs of elements.
+// rope rotates heads in place; op.RoPE says which elements form a pair. Source: arXiv:2104.09864.
 func rope(s *stream, a *op.RoPE) error {
 	half, width := a.Rotary/2, a.Heads*a.Dim
 	if half == 0 || width == 0 {

@@ -14,8 +14,8 @@ func init() {
 	op.Add(&table, routerBackward)
 }
 
-// router writes IDs and Weights token by token. For ProbSum it sums the scores of fixed blocks of tokens, and then adds
-// the blocks' sums in order.
+// router writes IDs and Weights token by token. For ProbSum it sums the scores of fixed blocks of
+// tokens and then adds the blocks' sums in order, so any number of threads gives the same bits.
 func router(s *stream, a *op.Router) error {
 	reads(a.Logits, 1, 0, a.T*a.Rule.Logits(a.E))
 	reads(a.Bias, 1, 0, a.E)
@@ -77,10 +77,10 @@ func scores(r op.RouterRule, p, logits []float32) float32 {
 	return 1
 }
 
-// near serves a rule in which the k-th chosen expert gets its weight from a softmax over experts whose logits are near
-// its own. It writes the terms of this softmax to out and returns their sum. The chosen expert has the term 1. Experts
-// whose logit is more than 2·by below its own, relative to the larger magnitude, have the term 0, as have experts
-// chosen earlier.
+// near serves op.RouterRule.Near, by which the k-th chosen expert gets its weight from a softmax
+// over experts with similar logits. It writes the softmax terms to out and returns the terms' sum.
+// The chosen expert has the term 1. Experts whose logit is more than 2·by below its own, relative
+// to the larger magnitude, have the term 0, as have experts chosen earlier.
 func near(out, logits []float32, ids []int32, k int, by float32) (sum float32) {
 	top := logits[ids[k]]
 	vec.ExpSum(out, logits, 1, top)
@@ -107,11 +107,13 @@ func sigmoid(x float32) float32 {
 	return 1 / (1 + p[0])
 }
 
-// routedScale returns the factor on the weights of chosen experts.
+// routedScale returns the factor on the weights of chosen experts, which the rule has as Scale (0:
+// 1).
 func routedScale(r op.RouterRule) float32 { return cmp.Or(r.Scale, 1) }
 
-// least returns a number that is added to the sum of the chosen scores before a division by this sum. For sigmoids,
-// which may all round to 0, the number is above 0. For a softmax it is 0, because the largest exponential is always 1.
+// least returns what is added to the sum of the chosen scores before scores are divided by it. For
+// sigmoids, which may all round to 0, it is 1e-20, as in Transformers. For a softmax it is 0,
+// because the largest exponential is always 1.
 func least(r op.RouterRule) float32 {
 	if r.Sigmoid {
 		return 1e-20
@@ -119,8 +121,8 @@ func least(r op.RouterRule) float32 {
 	return 0
 }
 
-// keys returns the numbers by which a token's experts are chosen: the experts with the largest keys win. They are the
-// logits if neither sigmoids, bias nor groups need scores.
+// keys returns the keys of a token's experts: the experts with the largest keys are chosen. Keys
+// are the logits, unless sigmoids, a bias or groups make scores necessary.
 func keys(a *op.Router, sc *scratch, logits, p []float32, sum float32) []float32 {
 	if !a.Rule.Sigmoid && a.Bias.None() && a.Rule.Groups == 0 {
 		return logits
@@ -162,7 +164,8 @@ func chooseOpen(ids []int32, keys []float32, r op.RouterRule) {
 	}
 }
 
-// largest returns the sum of the n largest keys; n is 1 or 2.
+// largest returns the sum of the n largest keys, by which groups of experts are ranked; n is 1 or
+// 2.
 func largest(keys []float32, n int) float32 {
 	var at [2]int32
 	choose(at[:n], keys)
@@ -218,8 +221,8 @@ func routerBackward(s *stream, a *op.RouterBackward) error {
 	return nil
 }
 
-// routeBack writes the gradient of token t's logits. aux has one number for each expert, which is added to the gradient
-// of the expert's score.
+// routeBack writes the gradient of token t's logits. aux has, for each expert, the part of its
+// score's gradient that comes from the load-balancing loss.
 func routeBack(a *op.RouterBackward, sc *scratch, aux []float32, t int) {
 	n, k := a.Rule.Logits(a.E), a.Rule.Chosen(a.K)
 	logits, out := f32s(a.Logits, a.T*n)[t*n:(t+1)*n], f32s(a.DLogits, a.T*n)[t*n:(t+1)*n]
@@ -260,9 +263,10 @@ func nearBack(a *op.RouterBackward, sc *scratch, out, logits, p []float32, sum f
 	copy(out, grad)
 }
 
-// softmaxBack writes the gradient of a token's logits to out. p holds the exponentials of the logits, and sum their
-// sum. If the rule normalizes the weights w of the chosen experts, w is a softmax over these experts. Then the same
-// formula holds for w and its gradient dw.
+// softmaxBack writes the gradient of a token's logits to out for a softmax router. p holds the
+// exponentials of the logits, and sum their sum. If the rule normalizes the chosen experts' weights
+// w, then w is a softmax over these experts. The softmax formula holds for w and the gradient dw
+// too.
 func softmaxBack(a *op.RouterBackward, sc *scratch, out, p []float32, sum float32, aux []float32, ids []int32, dw []float32) {
 	g := sc.f32(1, a.E)
 	var chosen, mean float32 // sums over the chosen experts: Σ exp, Σ w·dw

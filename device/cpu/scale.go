@@ -7,7 +7,8 @@ import (
 
 func init() { op.Add(&table, scale) }
 
-// scale treats every element as a row of one element, unless the operation says how many rows there are.
+// scale multiplies row by row if the operation has rows. Otherwise every element is a row of one
+// element.
 func scale(s *stream, a *op.Scale) error {
 	all := actOf(a.X)
 	if a.Rows > 0 {

@@ -10,7 +10,7 @@ func init() {
 	op.Add(&table, scaleRowsBackward)
 }
 
-// scaleRows multiplies row t of X by W[Index[t]].
+// scaleRows multiplies each row of X by its factor, W[Index[t]] for row t.
 func scaleRows(s *stream, a *op.ScaleRows) error {
 	reads(a.W, 1, 0, a.P)
 	reads(a.Index, 1, 0, a.T)

@@ -6,15 +6,15 @@ import (
 	"unsafe"
 )
 
-// scratch is memory of one worker for one piece of an operation. Its buffers grow as needed, and the next piece finds
-// the old content in them.
+// scratch is memory of one worker while it computes a part of an operation. Its buffers grow as
+// needed and keep undefined old content.
 type scratch struct {
 	bufs [numBuffers][]float32
 }
 
 // numBuffers is the number of buffers of a scratch. Operations that work row by row count from buffer 0. Attention and
 // the scans have names for their buffers.
-const numBuffers = 26
+const numBuffers = 30
 
 // f32 returns buffer i with n elements, aligned to a cache line.
 func (s *scratch) f32(i, n int) []float32 {
@@ -34,7 +34,8 @@ func grown(buf []float32, n int) []float32 {
 	return buf[skip:]
 }
 
-// scratchList keeps scratch memory that no worker uses at the moment, for reuse.
+// scratchList keeps scratch memory that no worker uses at the moment. Workers take from it and give
+// back.
 type scratchList struct {
 	mu     sync.Mutex
 	free   []*scratch

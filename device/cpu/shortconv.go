@@ -26,7 +26,7 @@ type taps struct {
 	stride, width   int // elements from row to row of x, and of the tail
 }
 
-// Buffers of a convolution.
+// Buffers of a scratch that convolutions use.
 const (
 	convW = iota
 	convOnes
@@ -50,7 +50,7 @@ func tapsOf(sc *scratch, w, bias []float32, channels, count int, gated bool) tap
 	return c
 }
 
-// sequence returns the first token and the end of token t's sequence.
+// sequence returns the first token of the sequence that has token t, and the token after its last.
 func (c *taps) sequence(t int) (first, end int) {
 	i := sort.Search(len(c.cu), func(i int) bool { return int(c.cu[i]) > t })
 	return int(c.cu[i-1]), int(c.cu[i])
@@ -159,8 +159,9 @@ func tokensOf(cu []int32, tokens int) ([]int32, error) {
 	return cu, nil
 }
 
-// shortConvBackward goes over blocks of rows. A ring of buffers keeps the gradients before SiLU or the gate for the
-// last Taps tokens. A row of DX is complete once the last token that reads this row is done.
+// shortConvBackward goes over blocks of rows. A ring of buffers keeps, for the last Taps tokens,
+// the gradients of the convolution's result before SiLU or the gate. A row of DX is complete once
+// the last token that reads this row is done.
 func shortConvBackward(s *stream, a *op.ShortConvBackward) error {
 	width := op.ConvWidth(a.C, a.Gated)
 	reads(a.X, a.T, a.XStride, width)
@@ -197,8 +198,9 @@ func shortConvBackward(s *stream, a *op.ShortConvBackward) error {
 	return nil
 }
 
-// slope writes the gradient of token t's sum, before SiLU or the gate, to the token's buffer in the ring. If adds is
-// set, it also adds the gradients of the taps and the bias to dw, and writes the gradient of the gate.
+// slope writes the gradient of token t's convolution result, before SiLU or the gate, to the
+// token's buffer in the ring. With adds it also adds the gradients of the taps and the bias to dw,
+// and writes the gradient of the gate.
 func (c *taps) slope(sc *scratch, a *op.ShortConvBackward, t int, dw []float32, adds bool) {
 	first, _ := c.sequence(t)
 	sum, d := c.sum(sc, t, first), sc.f32(convRing+t%a.Taps, a.C)

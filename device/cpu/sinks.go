@@ -36,7 +36,8 @@ func sinks(s *stream, a *op.Sinks) error {
 	return nil
 }
 
-// sinksGrad sums each block of rows and then adds the blocks' sums in order, as addBiasGrad does.
+// sinksGrad sums the gradients of each block of rows, and then adds the blocks' sums in order. So
+// any number of threads gives the same bits.
 func sinksGrad(s *stream, a *op.SinksGrad) error {
 	reads(a.Sinks, 1, 0, a.Heads)
 	reads(a.LSE, 1, 0, a.Heads*a.T)

@@ -8,7 +8,8 @@ import (
 
 func init() { op.Add(&table, sortByExpert) }
 
-// sortByExpert counts the pairs of each expert and then moves every pair to its place.
+// sortByExpert is a counting sort: it counts the pairs of each expert and then moves every pair to
+// its place.
 func sortByExpert(s *stream, a *op.SortByExpert) error {
 	reads(a.IDs, 1, 0, a.N)
 	writes(a.Order, 1, 0, a.N)

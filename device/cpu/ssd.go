@@ -13,7 +13,7 @@ func init() { op.Add(&table, ssd) }
 
 // Buffers of the state space scan. Rows are padded to whole panels.
 const (
-	sPack   = iota // an operand of a product, in panels
+	_       = iota // scratch.product
 	sB             // b of the chunk (n, StateDim)
 	sC             // c of the chunk (n, StateDim)
 	sX             // x of a head (n, HeadDim)
@@ -26,7 +26,7 @@ const (
 	sState         // a state (HeadDim, StateDim)
 	sSteps         // per-token numbers
 	sWide          // a temporary row
-	// Buffers that only the backward uses:
+	// Buffers that only the backward uses.
 	sDY     // gradient of o (n, HeadDim)
 	sDPairs // gradient of C·Bᵀ, summed over the heads of a group
 	sDW     // DY·Xᵀ
@@ -74,7 +74,8 @@ func announceSSD(a *op.SSDShape, xbc, dt, aLog, dtBias, d device.Tensor) {
 	reads(d, 1, 0, a.Heads)
 }
 
-// runSSD calls f for i = 0 … n−1 on all cores. Each call gets its own copy of job.
+// runSSD calls f for i = 0 … n−1 on all cores. Each call gets its own copy of job, with scratch
+// memory.
 func (s *stream) runSSD(n int, job ssdJob, f func(i int, j *ssdJob)) {
 	s.pool.Run(n, func(i int) {
 		j := job
@@ -102,17 +103,17 @@ func ssd(s *stream, a *op.SSD) error {
 		state := j.sc.f32(sState, j.HeadDim*j.states)
 		clear(state)
 		if last != nil {
-			j.copyState(last[h*j.HeadDim*j.StateDim:], state, true)
+			copyPadded(last[h*j.HeadDim*j.StateDim:], state, j.HeadDim, j.StateDim, j.states, true)
 		}
 		for c := range j.Chunks() {
 			j.begin(c)
-			j.copyState(j.stateOf(states, h), state, false)
+			copyPadded(j.stateOf(states, h), state, j.HeadDim, j.StateDim, j.states, false)
 			j.head(h)
 			j.carry(state, j.rows(sB, j.inB(h), j.StateDim, j.states), j.scaled(j.rows(sX, h*j.HeadDim, j.HeadDim, j.heads),
 				func(i int) float32 { return j.to[i] * j.dt[i] }))
 		}
 		if last != nil {
-			j.copyState(last[h*j.HeadDim*j.StateDim:], state, false)
+			copyPadded(last[h*j.HeadDim*j.StateDim:], state, j.HeadDim, j.StateDim, j.states, false)
 		}
 	})
 	s.runSSD(a.Chunks()*a.Groups, job, func(i int, j *ssdJob) {
@@ -145,18 +146,6 @@ func (j *ssdJob) stateOf(states []float32, h int) []float32 {
 	return states[(j.at/op.SSDChunk*j.Heads+h)*n:][:n]
 }
 
-// copyState copies a state between dense, which has no padding, and rows, whose rows are padded to whole panels. load:
-// from dense to rows; otherwise from rows to dense.
-func (j *ssdJob) copyState(dense, rows []float32, load bool) {
-	for p := range j.HeadDim {
-		if d, r := dense[p*j.StateDim:][:j.StateDim], rows[p*j.states:]; load {
-			copy(r, d)
-		} else {
-			copy(d, r)
-		}
-	}
-}
-
 // inB and inC return the columns where b and c of head h begin in a row.
 func (j *ssdJob) inB(h int) int {
 	return j.Heads*j.HeadDim + h/(j.Heads/j.Groups)*j.StateDim
@@ -182,10 +171,11 @@ func (j *ssdJob) scaled(x []float32, factor func(i int) float32) []float32 {
 	return y
 }
 
-// carry replaces the state before the chunk with the state after it: keep·state + xᵀ·b.
+// carry replaces the state before the chunk with the state after it: keep·state + xᵀ·b. Rows of x
+// must be scaled by each token's step and its decay until the chunk's end.
 func (j *ssdJob) carry(state, b, x []float32) {
 	vec.Scale(state, state, j.keep)
-	j.product(state, j.states, x, j.heads, true, b, j.states, false, j.HeadDim, j.StateDim, j.n, true)
+	j.sc.product(state, j.states, x, j.heads, true, b, j.states, false, j.HeadDim, j.StateDim, j.n, true)
 }
 
 // load reads the chunk's rows of b and c, which the heads of h's group share. It returns them and the products pairs =
@@ -193,7 +183,7 @@ func (j *ssdJob) carry(state, b, x []float32) {
 func (j *ssdJob) load(h int) (b, c, pairs []float32) {
 	b, c = j.rows(sB, j.inB(h), j.StateDim, j.states), j.rows(sC, j.inC(h), j.StateDim, j.states)
 	pairs = j.sc.f32(sPairs, ssdSquare)
-	j.product(pairs, op.SSDChunk, c, j.states, false, b, j.states, true, j.n, j.n, j.StateDim, false)
+	j.sc.product(pairs, op.SSDChunk, c, j.states, false, b, j.states, true, j.n, j.n, j.StateDim, false)
 	return b, c, pairs
 }
 
@@ -231,18 +221,6 @@ func (j *ssdJob) head(h int) {
 	}
 }
 
-// product computes C (m, n) = A (m, k)·B (k, n), and with adds it adds the product to C. cs, as and bs are the
-// distances between rows. aCols: A is stored transposed. bRows: B is stored transposed.
-func (j *ssdJob) product(c []float32, cs int, a []float32, as int, aCols bool, b []float32, bs int, bRows bool, m, n, k int, adds bool) {
-	pack := j.sc.f32(sPack, panels(n)*vec.Panel*k)
-	if bRows {
-		vec.Transpose(pack, b, bs, n, k)
-	} else {
-		packPanels(pack, b, bs, k, n)
-	}
-	vec.Tile(m, k, a, as, aCols, pack, k*vec.Panel, c, cs, panels(n), adds)
-}
-
 // scores returns C·Bᵀ·decay with column e multiplied by by(e). Elements above the diagonal are 0.
 func (j *ssdJob) scores(by func(e int) float32) []float32 {
 	s, pairs := j.sc.f32(sScores, ssdSquare), j.sc.f32(sPairs, ssdSquare)
@@ -256,12 +234,13 @@ func (j *ssdJob) scores(by func(e int) float32) []float32 {
 	return s
 }
 
-// output writes the output of head h for the chunk: scores·x + from·C·Sᵀ + D·x, where S is the state before the chunk.
+// output writes the output of head h for the chunk: scores·x + from·C·Sᵀ + D·x. S is the state
+// before the chunk, and from the decay since the chunk's start (ssdHead).
 func (j *ssdJob) output(h int, state []float32, to act) {
 	j.head(h)
 	x, o, from := j.rows(sX, h*j.HeadDim, j.HeadDim, j.heads), j.sc.f32(sOut, op.SSDChunk*j.heads), j.sc.f32(sFrom, op.SSDChunk*j.heads)
-	j.product(from, j.heads, j.sc.f32(sC, op.SSDChunk*j.states), j.states, false, state, j.StateDim, true, j.n, j.HeadDim, j.StateDim, false)
-	j.product(o, j.heads, j.scores(func(e int) float32 { return j.dt[e] }), op.SSDChunk, false, x, j.heads, false, j.n, j.HeadDim, j.n, false)
+	j.sc.product(from, j.heads, j.sc.f32(sC, op.SSDChunk*j.states), j.states, false, state, j.StateDim, true, j.n, j.HeadDim, j.StateDim, false)
+	j.sc.product(o, j.heads, j.scores(func(e int) float32 { return j.dt[e] }), op.SSDChunk, false, x, j.heads, false, j.n, j.HeadDim, j.n, false)
 	for i := range j.n {
 		row, at := o[i*j.heads:][:j.HeadDim], i*j.heads
 		for p := range row {

@@ -45,7 +45,7 @@ func ssdBackward(s *stream, a *op.SSDBackward) error {
 		clear(state)
 		for c := j.Chunks() - 1; c >= 0; c-- {
 			j.begin(c)
-			j.copyState(j.stateOf(dstates, h), state, false)
+			copyPadded(j.stateOf(dstates, h), state, j.HeadDim, j.StateDim, j.states, false)
 			j.head(h)
 			j.carry(state, j.rows(sC, j.inC(h), j.StateDim, j.states), j.scaled(j.grads(dy, h), func(i int) float32 { return j.from[i] }))
 		}
@@ -67,7 +67,7 @@ func ssdBackward(s *stream, a *op.SSDBackward) error {
 	return nil
 }
 
-// grads returns the chunk's rows of dy, the gradient of the output, for head h.
+// grads returns, for head h, the rows of dy (the gradient of the output) that belong to the chunk.
 func (j *ssdJob) grads(dy act, h int) []float32 {
 	y := j.sc.f32(sDY, op.SSDChunk*j.heads)
 	for i := range j.n {
@@ -76,7 +76,8 @@ func (j *ssdJob) grads(dy act, h int) []float32 {
 	return y
 }
 
-// group computes the gradients of a group. Its heads share b and c, so each head adds to the gradients of b and c.
+// group computes the gradients of all heads of a group. The heads share b and c, so each head adds
+// to their gradients.
 func (g *ssdGrads) group(group int) {
 	heads := g.Heads / g.Groups
 	g.b, g.c, _ = g.load(group * heads)
@@ -87,8 +88,8 @@ func (g *ssdGrads) group(group int) {
 	for h := group * heads; h < (group+1)*heads; h++ {
 		g.ofHead(h)
 	}
-	g.product(g.dc, g.states, g.dpairs, op.SSDChunk, false, g.b, g.states, false, g.n, g.StateDim, g.n, true)
-	g.product(g.db, g.states, g.dpairs, op.SSDChunk, true, g.c, g.states, false, g.n, g.StateDim, g.n, true)
+	g.sc.product(g.dc, g.states, g.dpairs, op.SSDChunk, false, g.b, g.states, false, g.n, g.StateDim, g.n, true)
+	g.sc.product(g.db, g.states, g.dpairs, op.SSDChunk, true, g.c, g.states, false, g.n, g.StateDim, g.n, true)
 	to := actOf(g.a.DXBC)
 	for i := range g.n {
 		row := (g.at + i) * g.Width()
@@ -103,13 +104,13 @@ func (g *ssdGrads) ofHead(h int) {
 	state, dstate := g.stateOf(f32s(g.a.States, g.a.StatesLen()), h), g.stateOf(f32s(g.a.DStates, g.a.StatesLen()), h)
 	x, dy := g.rows(sX, h*p, p, g.heads), g.grads(actOf(g.a.DO), h)
 	scores, dw := g.scores(func(int) float32 { return 1 }), g.sc.f32(sDW, ssdSquare)
-	g.product(dw, op.SSDChunk, dy, g.heads, false, x, g.heads, true, n, n, p, false)
+	g.sc.product(dw, op.SSDChunk, dy, g.heads, false, x, g.heads, true, n, n, p, false)
 	dx, keys, from := g.sc.f32(sDX, op.SSDChunk*g.heads), g.sc.f32(sKeys, op.SSDChunk*g.heads), g.sc.f32(sFrom, op.SSDChunk*g.heads)
-	g.product(dx, g.heads, scores, op.SSDChunk, true, dy, g.heads, false, n, p, n, false)
-	g.product(keys, g.heads, g.b, g.states, false, dstate, g.StateDim, true, n, p, g.StateDim, false)
-	g.product(from, g.heads, g.c, g.states, false, state, g.StateDim, true, n, p, g.StateDim, false)
-	g.product(g.dc, g.states, g.scaled(dy, func(i int) float32 { return g.from[i] }), g.heads, false, state, g.StateDim, false, n, g.StateDim, p, true)
-	g.product(g.db, g.states, g.scaled(x, func(i int) float32 { return g.to[i] * g.dt[i] }), g.heads, false, dstate, g.StateDim, false, n, g.StateDim, p, true)
+	g.sc.product(dx, g.heads, scores, op.SSDChunk, true, dy, g.heads, false, n, p, n, false)
+	g.sc.product(keys, g.heads, g.b, g.states, false, dstate, g.StateDim, true, n, p, g.StateDim, false)
+	g.sc.product(from, g.heads, g.c, g.states, false, state, g.StateDim, true, n, p, g.StateDim, false)
+	g.sc.product(g.dc, g.states, g.scaled(dy, func(i int) float32 { return g.from[i] }), g.heads, false, state, g.StateDim, false, n, g.StateDim, p, true)
+	g.sc.product(g.db, g.states, g.scaled(x, func(i int) float32 { return g.to[i] * g.dt[i] }), g.heads, false, dstate, g.StateDim, false, n, g.StateDim, p, true)
 	g.throughPairs(scores, dw)
 	g.ofGammas[n-1] += g.keep * vec.Dot(state, dstate)
 	var ddt [op.SSDChunk]float32
@@ -132,10 +133,11 @@ func (g *ssdGrads) ofHead(h int) {
 	g.throughSteps(h, ddt[:n])
 }
 
-// throughPairs adds one head's part to the gradient of C·Bᵀ, and sets the part of γ's gradients that comes through the
-// scores. The score of tokens i and j is multiplied by e^(γi−γj). Its gradient is therefore added to γ at i and
-// subtracted at j. For i = j the two cancel, so the code leaves them out. Otherwise their rounding errors would
-// dominate where a state decays to 0 at once.
+// throughPairs adds one head's part to the gradient of C·Bᵀ, and sets the part of γ's gradients
+// that comes through the scores. A token's γ is the sum of the chunk's log-decays up to the token
+// (ssdHead). The score of tokens i and j is multiplied by e^(γi−γj). Its gradient is therefore
+// added to γ's at i and subtracted at j. For i = j the two cancel, so the code leaves them out:
+// otherwise their rounding errors would dominate where a state decays to 0 at once.
 func (g *ssdGrads) throughPairs(scores, dw []float32) {
 	clear(g.ofGammas[:])
 	for i := range g.n {
@@ -151,8 +153,9 @@ func (g *ssdGrads) throughPairs(scores, dw []float32) {
 	}
 }
 
-// throughSteps writes the gradients of head h's step sizes dt. ddt holds the part of these gradients that does not come
-// through γ. A token's step is part of γ of this and all later tokens of its sequence.
+// throughSteps writes the gradients of head h's step sizes dt. ddt holds the part that does not
+// come through γ, the sum of log-decays (ssdHead). A token's step is part of γ at this and all
+// later tokens of its sequence.
 func (g *ssdGrads) throughSteps(h int, ddt []float32) {
 	to, sum := actOf(g.a.DDt), 0.0
 	var ofA, ofBias float64

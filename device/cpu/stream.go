@@ -12,8 +12,9 @@ import (
 	"mt/device/op"
 )
 
-// command is an entry of a stream's queue. After a command has failed, the stream drops operations, Zeros and copies.
-// Waits, completions of events and notifications still happen, because others depend on them.
+// command is an entry of a stream's queue: an operation, a copy, a record, a wait or a
+// notification. After a command has failed, the stream drops operations, Zeros and copies. Waits,
+// completions of events and notifications still happen, because others depend on them.
 type command struct {
 	name     string
 	call     op.Call[*stream] // the call of an operation
@@ -28,7 +29,8 @@ type command struct {
 	notify func(error)
 }
 
-// notice is a notification that the stream has reached but not yet delivered.
+// notice is a call of Notify whose turn has come, and the stream's error by then. Another goroutine
+// delivers it.
 type notice struct {
 	f   func(error)
 	err error
@@ -58,8 +60,9 @@ type stream struct {
 	jobs    jobList
 }
 
-// startStream starts a stream that shares the device's workers. In race builds each stream has workers of its own.
-// The race detector would treat a shared worker as an order between two streams.
+// startStream starts a stream that shares the device's workers. In race builds each stream has its
+// own workers, because the race detector would take a shared worker for synchronization of two
+// streams.
 func startStream(d *dev, name string) *stream {
 	s := &stream{dev: d, name: name, queue: parallel.NewQueue[command](), notices: parallel.NewQueue[notice](), pool: d.pool, scratch: &d.scratch}
 	if raceEnabled {
@@ -97,7 +100,7 @@ func (s *stream) execute(c command) {
 	}
 }
 
-// attempt runs a command and turns a panic into an error.
+// attempt runs an operation, Zero or copy and turns a panic into an error.
 func (s *stream) attempt(c command) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -126,7 +129,8 @@ func (s *stream) transfer(c command) {
 	}
 }
 
-// fail records err, the error of the command name, unless the stream has failed before.
+// fail makes err, which the command name returned, the stream's error, unless the stream has failed
+// before.
 func (s *stream) fail(name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +139,8 @@ func (s *stream) fail(name string, err error) {
 	}
 }
 
-// do enqueues c. A bad that is not nil says that the caller's arguments were wrong; then the stream fails with bad.
+// do enqueues c, unless the stream has failed. bad is the error of the caller's arguments; nil:
+// they are valid. Otherwise the stream fails with bad.
 func (s *stream) do(c command, bad error) {
 	if bad != nil {
 		s.fail(c.name, bad)
@@ -179,13 +184,14 @@ func (s *stream) CopyPeer(to device.Device, dst, src device.Mem) {
 	s.copies(command{name: "CopyPeer", dst: dst, src: src, peer: true}, bad)
 }
 
-// copy enqueues dst = src. host is the Go memory among them, which the command keeps alive; nil: both are device
-// memory.
+// copy enqueues the copy dst = src. host is the Go memory that dst or src is, which the command
+// keeps alive; nil: both are device memory.
 func (s *stream) copy(name string, dst, src device.Mem, host []byte) {
 	s.copies(command{name: name, dst: dst, src: src, host: host}, equal(dst, src))
 }
 
-// copies enqueues the copy c. A bad that is not nil says that the arguments were wrong; then the stream fails with bad.
+// copies enqueues the copy c and notes when. bad is the error of the caller's arguments; nil: they
+// are valid. Otherwise the stream fails with bad.
 func (s *stream) copies(c command, bad error) {
 	if s.dev.opts.LinkLimit > 0 {
 		c.at = time.Now()
@@ -203,7 +209,7 @@ func equal(dst, src device.Mem) error {
 
 func (s *stream) Zero(dst device.Mem) { s.do(command{name: "Zero", zero: true, dst: dst}, nil) }
 
-// clear zeroes dst.
+// clear zeroes dst on all cores.
 func (s *stream) clear(dst device.Mem) {
 	const piece = 1 << 20
 	if dst.Bytes == 0 {

@@ -16,7 +16,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// Short names for what tests often do.
+// Short names for helpers of package conformance.
 var (
 	newStream = conformance.Stream
 	newEvent  = conformance.Event
@@ -24,7 +24,8 @@ var (
 	panics    = conformance.Panics
 )
 
-// TestContract runs the table of everything in the contract except operations.
+// TestContract: the CPU device passes the contract tests of package conformance, which cover
+// everything except operations.
 func TestContract(t *testing.T) {
 	for name, o := range map[string]Options{
 		"copying": {MemoryLimit: 64 << 20},
@@ -36,34 +37,35 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// foreign is a device of another kind.
+// foreign wraps a device and hides its type, so that to the CPU device it is a device of another
+// kind.
 type foreign struct{ device.Device }
 
-// TestPeers: CPU devices copy to each other.
+// TestPeers: CPU devices copy into each other's memory, and refuse a device of another kind.
 func TestPeers(t *testing.T) {
 	a, b := newDevice(t, Options{Threads: 1}), newDevice(t, Options{Threads: 2, Unified: true})
 	conformance.Peers(t, a, b, foreign{b})
 }
 
-// function is an operation defined by a test.
+// function is an operation that a test defines by a Go function.
 type function struct{ f func(*stream) error }
 
 func (f *function) Name() string { return "function" }
 func (f *function) Check() error { return nil }
 
-// functions is the table that runs function; the device's own table does not have
-// it.
+// functions is the table with which tests run a function operation, because the device's own table
+// does not have it.
 var functions op.Table[*stream]
 
 func init() { op.Add(&functions, func(s *stream, f *function) error { return f.f(s) }) }
 
-// run enqueues f on s as an operation with that name.
+// run enqueues the Go function f on s as an operation with the given name.
 func run(s device.Stream, name string, f func(*stream) error) {
 	call, err := functions.Take(&function{f})
 	on(s).do(command{name: name, call: call}, err)
 }
 
-// hold gives s work until the returned function is called.
+// hold blocks s with an operation that ends when the returned function is called.
 func hold(s device.Stream) func() {
 	open := make(chan struct{})
 	run(s, "hold", func(*stream) error { <-open; return nil })
@@ -109,7 +111,8 @@ func TestErrorsStick(t *testing.T) {
 	}
 }
 
-// TestFirstErrorStays: later errors are consequences of the first one and say less, so they are dropped.
+// TestFirstErrorStays: Err keeps a stream's first error. Later errors are consequences of the first
+// one and are dropped.
 func TestFirstErrorStays(t *testing.T) {
 	d := newDevice(t, Options{})
 	s, m := newStream(t, d, "s"), alloc(t, d, 64)
@@ -120,7 +123,8 @@ func TestFirstErrorStays(t *testing.T) {
 	}
 }
 
-// The values of index tensors are checked before memory is accessed.
+// TestBadIndicesAreErrors: operations check the values of index tensors before they access memory,
+// so a bad index is an error.
 func TestBadIndicesAreErrors(t *testing.T) {
 	d := newDevice(t, Options{})
 	f := alloc(t, d, 4096).Tensor(device.F32, 0, 64)
@@ -184,7 +188,8 @@ func f32AsI32(t device.Tensor) device.Tensor {
 	return t
 }
 
-// choose returns different experts for any logits, and the first ones among equal logits.
+// TestChoose: choose returns different experts for any logits, even NaNs, and among equal logits
+// those with the lowest index.
 func TestChoose(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, c := range []struct {
@@ -206,7 +211,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// Delays change nothing but the time that commands take.
+// TestDelayIsAskedForEveryCommand: Options.Delay is called once for each command of each stream,
+// with rising numbers.
 func TestDelayIsAskedForEveryCommand(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[string][]int64{}
@@ -239,7 +245,8 @@ func TestOpsHardlyAllocate(t *testing.T) {
 		testkit.NoError(t, s.Sync())
 	}
 	one()
-	// The allocations are the loop body and its distribution to the workers, and Sync's mark with its channel.
+	// An operation may allocate the loop body and its distribution to the workers, and Sync its
+	// mark with a channel.
 	if got := testing.AllocsPerRun(100, one); got > 7 {
 		t.Errorf("%v allocations an operation", got)
 	}

@@ -7,8 +7,9 @@ import (
 
 func init() { op.Add(&table, weightedBiasGrad) }
 
-// weightedBiasGrad adds to DB the sums of blocks of rows in order, as addBiasGrad does. For each row it also adds the
-// dot product of the row and B to the row's element of DW.
+// weightedBiasGrad sums blocks of rows and adds the blocks' sums to DB in order, so any number of
+// threads gives the same bits. For each row of DY it also adds the row's dot product with the bias
+// B to the row's element of DW.
 func weightedBiasGrad(s *stream, a *op.WeightedBiasGrad) error {
 	reads(a.W, 1, 0, a.P)
 	reads(a.Index, 1, 0, a.T)

@@ -11,13 +11,12 @@ func init() {
 	op.Add(&table, xieluBackward)
 }
 
-// The constants of Transformers' XIELUActivation.
+// xieluBeta and xieluEps are beta and eps of Transformers' XIELUActivation.
 const xieluBeta, xieluEps = 0.5, -1e-6
 
 // xieluAlphas returns the two parameters a and b of xIELU, which are functions of the numbers stored in alpha. da and
 // db are their derivatives by the stored numbers.
 func xieluAlphas(alpha []float32) (a, b, da, db float64) {
-	softplus := func(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 	sigmoid := func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 	p, n := float64(alpha[0]), float64(alpha[1])
 	return softplus(p), xieluBeta + softplus(n), sigmoid(p), sigmoid(n)
@@ -51,7 +50,8 @@ func xielu(s *stream, a *op.XIELU) error {
 	return nil
 }
 
-// xieluBackward sums the gradients of the parameters over blocks of rows, as addBiasGrad does. DX may be X, Y may be DY.
+// xieluBackward sums the parameters' gradients in blocks of rows, and then adds the blocks' sums in
+// order. So any number of threads gives the same bits. DX may be X, Y may be DY.
 func xieluBackward(s *stream, a *op.XIELUBackward) error {
 	reads(a.X, 1, 0, a.T*a.F)
 	reads(a.DY, 1, 0, a.T*a.F)

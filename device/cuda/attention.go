@@ -9,9 +9,10 @@ import (
 	"mt/device/cuda/kernels"
 )
 
-// The kinds of attention kernels, whose results differ in the last bits. Portable runs on every GPU. Fused is Portable,
-// except that one kernel computes all gradients if there is memory for sums (op.AttentionBackward). SM90a runs on GPUs
-// of compute capability 9.0 only.
+// The values of UseAttention: which kernels compute attention. Their results differ in the last
+// bits. Portable runs on every GPU. Fused is Portable, except that one kernel computes DQ, DK and
+// DV in the backward if the caller gives it memory for partial sums (op.AttentionBackward). SM90a
+// runs on GPUs of compute capability 9.0 only.
 const (
 	Portable = "portable"
 	Fused    = "fused"
@@ -46,8 +47,8 @@ func (d *dev) noteSM90a() {
 	}
 }
 
-// UseAttention makes attention use the kernels named Portable, Fused or SM90a. It fails if the device does not run
-// them. It must be called before the first operation.
+// UseAttention makes attention use the kernels named Portable, Fused or SM90a. It returns an error
+// if the device cannot run them. It must be called before the first operation.
 func (d *dev) UseAttention(kernels string) error {
 	switch {
 	case kernels != Portable && kernels != Fused && kernels != SM90a:
@@ -62,7 +63,8 @@ func (d *dev) UseAttention(kernels string) error {
 // SM90a reports whether attention uses kernels for sm_90a.
 func (l *launcher) SM90a() bool { return l.stream.dev.sm90a }
 
-// TensorMap describes rows of bf16 in t to the hardware that copies tiles to shared memory; see kernels.Launcher.
+// TensorMap returns a tensor map (CUtensorMap) of the bf16 rows in t. The GPU's copy hardware needs
+// it to copy tiles of t to shared memory. See kernels.Launcher.
 func (l *launcher) TensorMap(t device.Tensor, columns, rows, stride, boxRows int) kernels.TensorMap {
 	d := l.stream.dev
 	m, err := d.cuda.TensorMap(d.context, cudart.TensorRows{Addr: cudart.DevicePtr(t.Addr), Columns: columns, Rows: rows,
@@ -73,14 +75,16 @@ func (l *launcher) TensorMap(t device.Tensor, columns, rows, stride, boxRows int
 	return kernels.TensorMap(m)
 }
 
-// slower is the key of a note, so that each note appears once: a faster kernel is missing for heads of dim elements,
-// for the reason what.
+// slower identifies one note for the user: "attention with heads of dim elements runs on a slower
+// kernel, because what". The device keeps the identities of its notes, so that each note appears
+// once.
 type slower struct {
 	what kernels.Lacking
 	dim  int
 }
 
-// Slower adds a note, once for each kind of attention and head dimension, that a missing kernel would have been faster.
+// Slower adds a note for the user that attention runs on a slower kernel than it could. Each pair
+// of reason (what) and head size (dim) is noted once.
 func (l *launcher) Slower(what kernels.Lacking, dim int) {
 	d := l.stream.dev
 	d.mu.Lock()

@@ -13,7 +13,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// attend computes attention of one sequence in zeroed memory, and returns the modules of its kernels.
+// attend computes attention of one sequence of 20 tokens, with all inputs zero. It returns the
+// names of the PTX modules that d has loaded for it.
 func attend(t *testing.T, d *dev, dim int) (modules []string) {
 	t.Helper()
 	const rows = 20
@@ -33,7 +34,9 @@ func attend(t *testing.T, d *dev, dim int) (modules []string) {
 	return modules
 }
 
-// TestAttentionKernels: which kernels compute attention.
+// TestAttentionKernels: the compute capability, the driver's version, UseAttention and the head
+// size decide which module of kernels computes attention. A head size without sm_90a kernel gives
+// exactly one note.
 func TestAttentionKernels(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -73,8 +76,8 @@ func TestAttentionKernels(t *testing.T) {
 	}
 }
 
-// TestFusedAttention: with memory for sums, one kernel computes all gradients: the one of two that fits the GPU's
-// shared memory.
+// TestFusedAttention: with Fused and memory for partial sums, one kernel computes all gradients.
+// There are two such kernels; the device takes the one that fits the shared memory of its GPU.
 func TestFusedAttention(t *testing.T) {
 	for capability, want := range map[int]string{80: "attention_gradients_d128", 89: "attention_gradients_small_d128", 100: "attention_gradients_d128"} {
 		d, _ := newDevice(t, emu.Options{ComputeCapability: capability}, Options{})
@@ -104,7 +107,7 @@ func TestFusedAttention(t *testing.T) {
 	}
 }
 
-// TestUseAttention: UseAttention refuses kernels that the device does not run.
+// TestUseAttention: UseAttention refuses kernels that the device does not run, with the reason.
 func TestUseAttention(t *testing.T) {
 	for cc, words := range map[int]string{80: "of compute capability 8.0, does not run kernels for sm_90a", 100: "of compute capability 10.0"} {
 		d, _ := newDevice(t, emu.Options{ComputeCapability: cc}, Options{})

@@ -13,8 +13,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// besideRig is a device that pins memory in the background, a page at a time. Each piece is sent to begun and waits
-// until open is closed.
+// besideRig is a device that pins host memory on a background goroutine, one page per call of the
+// driver. Before a page is pinned, the goroutine sends its piece to begun and waits until the test
+// closes open.
 type besideRig struct {
 	d     *dev
 	drv   *emu.Driver
@@ -32,11 +33,12 @@ func newBesideRig(t *testing.T, e emu.Options) *besideRig {
 	return r
 }
 
-// pieces returns the pages of the last background pinning.
+// pieces returns the pages that the latest call of Register left to the background goroutine.
 func (r *besideRig) pieces() []piece { return r.d.pinnings[len(r.d.pinnings)-1].pieces }
 
-// TestPinnedBeside: Register returns when the memory of first use is pinned. The rest follows in the order of use.
-// Meanwhile copies of unpinned memory are staged, and copy the right bytes.
+// TestPinnedBeside: Register returns once the memory that is used first is pinned. A goroutine pins
+// the rest, in the order of use. Meanwhile copies of unpinned memory go through staging buffers,
+// and copy the right bytes.
 func TestPinnedBeside(t *testing.T) {
 	r := newBesideRig(t, emu.Options{Mode: emu.Random})
 	all := pages(44 * page)
@@ -78,7 +80,7 @@ func TestPinnedBeside(t *testing.T) {
 	}
 }
 
-// pins reports whether all of b is pinned, in any pieces.
+// pins reports whether every byte of b is pinned, no matter in how many separate pieces.
 func (d *dev) pins(b []byte) bool {
 	for len(b) > 0 {
 		n, is := d.run(b)
@@ -90,7 +92,8 @@ func (d *dev) pins(b []byte) bool {
 	return true
 }
 
-// TestPinningIsStopped: Unregister and Close end their background pinning; other pinning continues.
+// TestPinningIsStopped: Unregister stops the background pinning of its own memory and no other.
+// Close stops all.
 func TestPinningIsStopped(t *testing.T) {
 	r := newBesideRig(t, emu.Options{})
 	a, b := pages(40*page), pages(40*page)
@@ -129,7 +132,8 @@ func TestPinningIsStopped(t *testing.T) {
 	}
 }
 
-// TestPinningRefusedBeside: if background pinning reaches the limit, the note is the same as Register's.
+// TestPinningRefusedBeside: if the system refuses to lock more memory while the background
+// goroutine pins, the user gets the same note as from Register itself.
 func TestPinningRefusedBeside(t *testing.T) {
 	r := newBesideRig(t, emu.Options{RegisterLimit: 20 * page})
 	close(r.open)
@@ -148,7 +152,8 @@ func TestPinningRefusedBeside(t *testing.T) {
 	r.d.Unregister(from)
 }
 
-// TestPinningFailsBeside: an error ends the pinning, with a note, and Close returns the error. Copies are staged.
+// TestPinningFailsBeside: an error of the driver ends background pinning. The error becomes a note,
+// and Close returns it. Copies of the memory that stays unpinned go through staging buffers.
 func TestPinningFailsBeside(t *testing.T) {
 	try := func(fail int) (call int, notes []string, err error) {
 		drv := emu.New(emu.Options{FailCall: fail})
@@ -195,8 +200,9 @@ func TestPinningFailsBeside(t *testing.T) {
 	}
 }
 
-// TestLeavePinned: a continuing process unpins memory. In an ending process the driver unpins nothing and background
-// pinning ends. Later memory is staged and never pinned, because its addresses may be those of memory pinned before.
+// TestLeavePinned: without LeavePinned, Unregister unpins memory. After LeavePinned (the process is
+// about to end) nothing is unpinned, and background pinning stops. Memory registered later is
+// staged and never pinned, because its addresses may be those of memory that is still pinned.
 func TestLeavePinned(t *testing.T) {
 	for _, leave := range []bool{false, true} {
 		drv := emu.New(emu.Options{})

@@ -7,20 +7,21 @@ import (
 	"mt/cudart"
 )
 
-// Platform is where a choice of algorithm is valid. On another platform the same words may mean another algorithm or
-// none, and another algorithm may be the fastest.
+// Platform says for which GPU model, driver and version of cuBLASLt a choice of algorithm is valid.
+// On another platform the same words (the bits of cublasLtMatmulAlgo_t) may mean another algorithm
+// or none, and another algorithm may be the fastest.
 type Platform struct {
 	Device   string `json:"device"`   // the device's name
 	Driver   int    `json:"driver"`   // 12040: the driver serves CUDA 12.4
 	CuBLASLt int    `json:"cublaslt"` // 120402: version 12.4.2
 }
 
-// Store keeps choices of algorithms across processes.
+// Store keeps the chosen algorithms across processes, for example in a file.
 type Store interface {
-	// Load returns the choices kept for a platform, by Algorithm.Shape. If an existing choice was skipped, note says
-	// why.
+	// Load returns the stored choices for a platform, by Algorithm.Shape. If Load skipped a stored
+	// choice, note says why.
 	Load(p Platform) (kept map[string][8]uint64, note string)
-	// Keep stores a choice.
+	// Keep stores that products of this shape use the algorithm with these words.
 	Keep(p Platform, shape string, words [8]uint64) error
 }
 
@@ -41,13 +42,15 @@ type Choices struct {
 	kept     map[Platform]map[string]cudart.Algorithm
 }
 
-// NewChoices returns choices of cuBLASLt's first proposals or, with timed, of the fastest proposals on the device.
-// The store has earlier timed choices and receives new ones; nil: no store.
+// NewChoices returns Choices that take cuBLASLt's first proposal for each shape or, if timed is
+// true, the proposal that is fastest on the device. The store has choices timed by earlier
+// processes and receives new ones; nil: no store.
 func NewChoices(timed bool, store Store) *Choices {
 	return &Choices{timed: timed, store: store, kept: map[Platform]map[string]cudart.Algorithm{}}
 }
 
-// resume makes products of a recorded shape use the algorithm that an earlier run recorded for that shape.
+// resume is called when a run is resumed. It makes products of a recorded shape use the algorithm
+// that the run has recorded for that shape.
 func (c *Choices) resume(recorded map[string][8]uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,8 +60,8 @@ func (c *Choices) resume(recorded map[string][8]uint64) {
 	}
 }
 
-// of returns the choices kept for a platform, by shape. The first call loads them from the store; note receives the
-// store's remark on skipped choices. The caller holds c.mu.
+// of returns the choices for a platform, by shape. The first call loads them from the store. If the
+// store skipped choices, note is called with the reason. The caller holds c.mu.
 func (c *Choices) of(p Platform, note func(string)) map[string]cudart.Algorithm {
 	if c.kept[p] == nil {
 		c.kept[p] = map[string]cudart.Algorithm{}
@@ -75,9 +78,10 @@ func (c *Choices) of(p Platform, note func(string)) map[string]cudart.Algorithm 
 	return c.kept[p]
 }
 
-// made returns the algorithm for a shape if it needs no timing. That is the recorded one, or the first proposal if
-// nothing is to be timed, or an earlier or stored choice. It returns false if the proposals are still to be timed. note
-// receives remarks of the store. The caller holds c.mu.
+// made returns the algorithm for a shape and true, if no timing is needed. That is a recorded
+// algorithm that is still proposed, the first proposal if there is nothing to time, or an earlier
+// or stored choice. It returns false if the proposals have yet to be timed. The store's remarks go
+// to note. The caller holds c.mu.
 func (c *Choices) made(p Platform, shape string, proposed []cudart.Algorithm, note func(string)) (cudart.Algorithm, bool) {
 	if a, ok := c.recorded[shape]; ok && slices.Contains(proposed, a) {
 		return a, true
@@ -89,7 +93,8 @@ func (c *Choices) made(p Platform, shape string, proposed []cudart.Algorithm, no
 	return a, ok && slices.Contains(proposed, a)
 }
 
-// keep remembers the algorithm a for a shape, also in the store if there is one. The caller holds c.mu.
+// keep makes a the algorithm for products of this shape, and puts the choice into the store, if
+// there is one. The caller holds c.mu.
 func (c *Choices) keep(p Platform, shape string, a cudart.Algorithm) error {
 	c.kept[p][shape] = a
 	if c.store == nil {

@@ -16,7 +16,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// terms is the length of a small product's sums. The emulator's algorithms add sums in parts, in order.
+// terms is the number of terms in each sum of the products here. Each algorithm of the emulated
+// cuBLASLt splits a sum into another number of parts, so the rounding of a result shows which
+// algorithm computed it.
 const terms = 96
 
 func term(i int) (a, b float32) { return 1000 * float32(math.Sin(float64(i*i))), 1 }
@@ -34,8 +36,8 @@ func sumIn(parts int) float32 {
 	return all
 }
 
-// dot computes the product of a row and a column on a stream of d, added to c where accumulate is
-// true, and returns it.
+// dot computes on a stream of d the product of a row and a column of terms numbers, and returns it.
+// With accumulate the product is added to c.
 func dot(t *testing.T, d *dev, accumulate bool, c float32) float32 {
 	t.Helper()
 	s := newStream(t, d, "s")
@@ -59,7 +61,7 @@ func dot(t *testing.T, d *dev, accumulate bool, c float32) float32 {
 	return math.Float32frombits(binary.LittleEndian.Uint32(up[2048:]))
 }
 
-// shelf is a Store in memory.
+// shelf is a Store in memory. note and err are returned by its methods.
 type shelf struct {
 	kept map[Platform]map[string][8]uint64
 	note string
@@ -79,7 +81,9 @@ func (s *shelf) Keep(p Platform, shape string, words [8]uint64) error {
 	return s.err
 }
 
-// hours returns device times that no wait of the machine reaches.
+// hours returns options in which the emulated GPU takes h[i] hours for a product with the i-th
+// proposed algorithm. Hours are so far apart that delays of the machine cannot change which is
+// fastest.
 func hours(h ...int) emu.Options {
 	var o emu.Options
 	for _, n := range h {
@@ -97,8 +101,9 @@ func calls(drv *emu.Driver, name string) (n int) {
 	return n
 }
 
-// TestTimedChoice: with timing, the fastest proposal computes a shape. The proposals run a few times once and leave
-// no trace in the result. Without timing, the first proposal computes it.
+// TestTimedChoice: with timing, the algorithm with the least time computes a shape. Each proposal
+// runs a few times at the shape's first use, and these runs do not change the result. Without
+// timing, the first proposal computes it.
 func TestTimedChoice(t *testing.T) {
 	for _, tc := range []struct {
 		hours []int
@@ -131,8 +136,9 @@ func TestTimedChoice(t *testing.T) {
 	}
 }
 
-// TestKeptChoices: a timed choice is kept for the platform. The next device of the platform uses it, even if it would
-// choose otherwise. An algorithm that is not proposed is timed again.
+// TestKeptChoices: a timed choice is stored for its platform. The next device of this platform uses
+// the stored choice, even if its own timing would choose otherwise. A stored algorithm that
+// cuBLASLt does not propose any more is replaced by timing again.
 func TestKeptChoices(t *testing.T) {
 	kept := &shelf{}
 	first, _ := newDevice(t, hours(2, 3, 1), Options{Choices: NewChoices(true, kept)})
@@ -159,8 +165,8 @@ func TestKeptChoices(t *testing.T) {
 	}
 }
 
-// TestRefusedWhileTimed: if the library refuses all its proposals, no choice is kept for the next run, and mt's own
-// kernels compute.
+// TestRefusedWhileTimed: if cuBLASLt refuses every algorithm that it has proposed, no choice is
+// stored, and mt's own kernel computes the product.
 func TestRefusedWhileTimed(t *testing.T) {
 	kept, o := &shelf{}, hours(2, 1)
 	o.RefuseProducts = 15
@@ -170,7 +176,8 @@ func TestRefusedWhileTimed(t *testing.T) {
 	}
 }
 
-// TestNotesOfTheStore: what the store skips, and what it cannot keep, becomes a note and changes nothing else.
+// TestNotesOfTheStore: if the store skips a choice or cannot store one, the user gets a note. The
+// product is computed all the same.
 func TestNotesOfTheStore(t *testing.T) {
 	d, _ := newDevice(t, hours(2, 1), Options{Choices: NewChoices(true, &shelf{note: "passed over", err: errors.New("the disk is full")})})
 	if got := dot(t, d, false, 0); got != sumIn(2) {
@@ -181,8 +188,9 @@ func TestNotesOfTheStore(t *testing.T) {
 	}
 }
 
-// TestResumedChoices: a resumed run computes as it has recorded, with or without timing, whatever the store has. The
-// exception is an algorithm that is not proposed any more.
+// TestResumedChoices: a resumed run uses the algorithms that it has recorded, with or without
+// timing, whatever the store has. The exception is an algorithm that cuBLASLt does not propose any
+// more.
 func TestResumedChoices(t *testing.T) {
 	record := func(o emu.Options) map[string][8]uint64 {
 		d, _ := newDevice(t, o, Options{Choices: NewChoices(true, nil)})
@@ -211,7 +219,8 @@ func TestResumedChoices(t *testing.T) {
 	}
 }
 
-// TestSharedChoices: devices of one run choose alike. Only the first device that needs a shape times it.
+// TestSharedChoices: two devices with the same Choices use the same algorithm for a shape. Only the
+// device that needs the shape first times it.
 func TestSharedChoices(t *testing.T) {
 	o := hours(2, 1, 3)
 	o.Devices = 2
@@ -230,7 +239,8 @@ func TestSharedChoices(t *testing.T) {
 	}
 }
 
-// TestTimedOnce: with timing, rows up to a power of two are one shape, and the power itself another.
+// TestTimedOnce: with timing, all row counts between two powers of two count as one shape and are
+// timed once. An exact power of two counts as another shape.
 func TestTimedOnce(t *testing.T) {
 	d, drv := newDevice(t, hours(2, 1), Options{Choices: NewChoices(true, nil)})
 	s := newStream(t, d, "s")

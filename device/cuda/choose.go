@@ -12,12 +12,14 @@ import (
 	"mt/device/op"
 )
 
-// mostProposals is the most algorithms to choose from.
+// mostProposals is the most algorithms that mt asks cuBLASLt to propose for one product.
 const mostProposals = 8
 
-// propose asks cuBLASLt for algorithms, the presumably fastest first. It asks only for algorithms that give the same
-// bits at every call. If several blocks share a sum over K, the sum must be added from the workspace in order. It
-// must not be added in place in the order in which blocks finish.
+// propose asks cuBLASLt for algorithms for the product p, the presumably fastest first. It asks
+// only for algorithms that give the same bits at every call. Some algorithms let several thread
+// blocks share one sum over K. Such blocks must write partial sums to the workspace, where they are
+// added in a fixed order. Algorithms that add them in place, in the order in which blocks finish,
+// are excluded.
 func (b *blas) propose(p *product, k productKey) (proposed []cudart.Algorithm, err error) {
 	prefer, err := b.lib.PreferenceCreate()
 	if err != nil {
@@ -47,8 +49,8 @@ func (b *blas) propose(p *product, k productKey) (proposed []cudart.Algorithm, e
 	return proposed, err
 }
 
-// choose sets the algorithm of p. If the fastest one is still to be found, it leaves cuBLASLt's proposals in p, for
-// settle to time.
+// choose sets the algorithm of p. If the fastest one is not known yet, choose leaves cuBLASLt's
+// proposals in p.proposed, and settle times them later.
 func (b *blas) choose(p *product, k productKey) error {
 	proposed, err := b.propose(p, k)
 	if err != nil {
@@ -63,9 +65,10 @@ func (b *blas) choose(p *product, k productKey) error {
 	return nil
 }
 
-// settle times the algorithms that cuBLASLt proposes for p on the product m, whose arguments for cuBLASLt are a, and
-// chooses one. It waits for the device, once for each shape. Timing overwrites the result, and the caller computes the
-// product again afterwards. If the product adds to its result, settle first restores the old result.
+// settle times cuBLASLt's proposals for p and chooses one. It times them on the product m, whose
+// arguments for cuBLASLt are a. It waits for the device, once for each shape. Timing overwrites the
+// result, and the caller computes the product again afterwards. If the product adds to its result,
+// settle first restores the old result.
 func (b *blas) settle(p *product, k productKey, shape *cudart.MatmulShape, a cudart.MatmulArgs, m *op.MatMul, l *launcher) (err error) {
 	c := b.choices
 	c.mu.Lock()
@@ -86,7 +89,7 @@ func (b *blas) settle(p *product, k productKey, shape *cudart.MatmulShape, a cud
 		return err
 	}
 	if math.IsInf(float64(slices.Min(times)), 1) {
-		return nil // the following call is refused too, and reports it
+		return nil // the caller's call is refused as well, and returns the error
 	}
 	p.algorithm, p.proposed = p.proposed[slices.Index(times, slices.Min(times))], nil
 	if err := c.keep(b.platform, k.String(), p.algorithm); err != nil {
@@ -95,8 +98,9 @@ func (b *blas) settle(p *product, k productKey, shape *cudart.MatmulShape, a cud
 	return nil
 }
 
-// save copies device memory to the host. The returned function restore copies it back to the device and waits for that
-// copy.
+// save copies the device memory mem to the host. The function restore that it returns copies the
+// bytes back to the device and waits for that copy. settle saves a product's result with it before
+// timing.
 func (b *blas) save(mem device.Mem, s cudart.Stream) (restore func() error, err error) {
 	d := b.dev
 	host, err := d.AllocHost(mem.Bytes)
@@ -119,8 +123,9 @@ func (b *blas) save(mem device.Mem, s cudart.Stream) (restore func() error, err 
 // timings is how often each proposal is timed, after a first run that loads its kernel.
 const timings = 3
 
-// time returns the least device time in ms of each algorithm; +Inf if cuBLASLt refuses it. The algorithms take turns,
-// so all of them meet the same clock frequencies of the GPU.
+// time runs each algorithm several times and returns the least device time of each in ms; +Inf if
+// cuBLASLt refuses it. The algorithms take turns, so all of them meet the same clock frequencies of
+// the GPU.
 func (b *blas) time(algorithms []cudart.Algorithm, shape *cudart.MatmulShape, a cudart.MatmulArgs, l *launcher) (times []float32, err error) {
 	d, s := b.dev, l.stream.cuda
 	var marks []cudart.Event
@@ -164,8 +169,9 @@ func (b *blas) time(algorithms []cudart.Algorithm, shape *cudart.MatmulShape, a 
 	return b.least(marks, refused)
 }
 
-// least returns the least time of each algorithm in ms. marks are events recorded around each run, round after round.
-// The first round loads kernels and does not count.
+// least returns the least time of each algorithm in ms. The method time has run all algorithms in
+// turn, for several rounds; marks are the events before and after each run. The first round loads
+// kernels and does not count.
 func (b *blas) least(marks []cudart.Event, refused []bool) ([]float32, error) {
 	n := len(refused)
 	times := make([]float32, n)

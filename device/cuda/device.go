@@ -17,35 +17,39 @@ import (
 
 // Options configure a device.
 type Options struct {
-	// CUDA has the bound libraries.
+	// CUDA has the CUDA libraries that cudart has loaded.
 	CUDA *cudart.CUDA
 	// Ordinal is the GPU's number; 0 is the first GPU that CUDA_VISIBLE_DEVICES shows.
 	Ordinal int
-	// MemoryLimit is the budget in bytes, including the context. 0: all free memory of the card, less a reserve.
+	// MemoryLimit is the budget of device memory in bytes, the CUDA context included. 0: all free
+	// memory of the card, less a reserve.
 	MemoryLimit int64
 	// Choices decide the algorithms of cuBLASLt; nil: its first proposals.
 	Choices *Choices
-	// Watchdog means that long launches are ended, even if the driver does not report a watchdog.
+	// Watchdog makes mt split work into short launches, as if the driver reported a watchdog that
+	// ends long ones.
 	Watchdog bool
-	// PinPiece is the number of bytes of host memory that Register pins at once, a multiple of the page size. 0: 256
-	// MiB.
+	// PinPiece is how many bytes of host memory one call of the driver pins, a multiple of the page
+	// size. 0: 256 MiB.
 	PinPiece int64
 	// Page is the size of the host's pages in bytes; 0: the system's. Tests set it.
 	Page int64
-	// Pinning is called with the bytes that a call of Register has processed so far, and their total. Calls do not
-	// overlap. nil: no calls.
+	// Pinning reports progress: it is called with the bytes that a call of Register has processed
+	// so far, and with their total. No two calls of it run at the same time. nil: no reports.
 	Pinning func(done, total int64)
-	// Available returns the bytes of host memory that a process can still take, or false if the system does not say.
-	// An integrated GPU uses this memory, and CUDA would count the page cache as used. nil: use CUDA's numbers.
+	// Available returns how many bytes of host memory a process can still allocate, or false if the
+	// system does not say. An integrated GPU uses host memory, and CUDA would count the page cache
+	// as used. nil: use CUDA's numbers.
 	Available func() (int64, bool)
-	// Hang is told about work that has not ended after a hundred times its longest expected time, and again if the
-	// work ends after all. It is called on a goroutine of the device. nil: the text goes to Notes.
+	// Hang is called with a report about work that has not ended after a hundred times its longest
+	// expected time, and again if the work ends after all. A goroutine of the device calls it. nil:
+	// the text goes to Notes.
 	Hang func(text string)
 	// OwnMatMul makes mt's own kernels compute matrix products even if there is cuBLASLt.
 	OwnMatMul bool
 }
 
-// Requirements of the kernels.
+// The oldest driver and GPU that can run mt's kernels.
 const (
 	leastDriver     = 12000 // CUDA 12.0, the first that loads PTX 8.0
 	leastCapability = 80    // sm_80: bf16 in tensor cores, cp.async
@@ -56,19 +60,21 @@ type dev struct {
 	opts Options
 	cuda *cudart.CUDA
 	name string
-	// driver is the CUDA version that the driver serves, 12040 for 12.4. The driver's compiler has the same version.
+	// driver is the newest CUDA version that the driver supports, 12040 for 12.4. The driver's
+	// compiler for PTX has the same version.
 	driver int
 	// capability is the compute capability, 80 for 8.0. sm90a: attention uses kernels for sm_90a.
 	capability int
 	sm90a      bool
 	context    cudart.Context
 	blas       blas
-	own        atomic.Int64 // see OwnProducts
-	unified    atomic.Bool  // see InPlace
-	// pace is the number of FLOPs a second that the device surely reaches, for each operand type.
+	own        atomic.Int64 // products computed by mt's own kernels
+	unified    atomic.Bool  // the device uses host memory in place; see InPlace
+	// pace is a rate in FLOP/s that the device reaches in any case, by operand type. Expected times
+	// follow from it.
 	pace [2]float64
-	// mostWork is the largest number of FLOPs that a launch should have, for each operand type, lest a watchdog ends
-	// it; 0: no limit.
+	// mostWork is the largest number of FLOPs that one launch should have, by operand type, so that
+	// the driver's watchdog does not end it. 0: no limit.
 	mostWork [2]float64
 
 	modulesMu sync.Mutex // held while a module loads
@@ -88,7 +94,7 @@ type dev struct {
 	spans       []span // ranges of pinned host memory, by address
 	pinnings    []*pinning
 	usage       device.Usage
-	scratch     []device.Mem // free scratch memory
+	scratch     []device.Mem // scratch memory that no stream uses
 	events      []cudart.Event
 	allEvents   []cudart.Event
 	streams     []*stream // open streams
@@ -96,16 +102,17 @@ type dev struct {
 	notes       []string
 	noted       map[string]bool // the subjects that noteOnce has noted
 	slower      map[slower]bool
-	fallbacks   []string       // see Fallbacks
+	fallbacks   []string       // products that cuBLASLt refused; see Fallbacks
 	late        []error        // the errors that Close returns
-	leaving     atomic.Bool    // see LeavePinned
+	leaving     atomic.Bool    // LeavePinned was called
 	beside      func(*piece)   // nil except in tests: called before a piece is pinned beside the device's work
-	lookEvery   time.Duration  // interval of look
+	lookEvery   time.Duration  // interval between calls of look
 	looking     sync.WaitGroup // the goroutine that calls look
 	lookingEnds chan struct{}  // ends the goroutine; nil: it does not run
 }
 
-// blas holds the library cuBLASLt and the matrix products that it has computed so far.
+// blas has the library cuBLASLt, and a description for each shape of matrix product that cuBLASLt
+// has computed.
 type blas struct {
 	dev      *dev
 	lib      *cudart.Blas // nil if mt's own kernels compute all products
@@ -117,7 +124,8 @@ type blas struct {
 	products map[productKey]*product
 }
 
-// New opens a GPU. The error names what is missing.
+// New opens a GPU. If the GPU, the driver or a library is unusable, the error names what is
+// missing.
 func New(o Options) (_ device.Device, err error) {
 	if o.Ordinal < 0 {
 		return nil, fmt.Errorf("cuda: device %d: GPUs are counted from 0", o.Ordinal)
@@ -148,7 +156,8 @@ func New(o Options) (_ device.Device, err error) {
 	return d, nil
 }
 
-// crowded adds a likely reason to err if the card had too little free memory: another process uses it.
+// crowded is called with an error of opening the GPU. If the card had too little free memory, it
+// adds the likely reason: another process uses the card.
 func (d *dev) crowded(err error) error {
 	var counted *device.OutOfMemory
 	if !errors.Is(err, cudart.ErrOutOfMemory) || errors.As(err, &counted) {
@@ -168,7 +177,7 @@ func (d *dev) check() error {
 		return fmt.Errorf("%w: libcuda is there and the NVIDIA driver is not loaded (%v)", cudart.ErrNoDevice, err)
 	}
 	if errors.Is(err, cudart.ErrDriverTooOld) {
-		runtime, _ := d.cuda.RuntimeVersion() // 0 after an error: then the text leaves it out
+		runtime, _ := d.cuda.RuntimeVersion() // 0 after an error, and then the message leaves the version out
 		return fmt.Errorf("%w: the driver serves CUDA %s and libcudart is of CUDA %s: update the driver, or name a folder with an older libcudart in MT_CUDA_LIBS",
 			err, cudaVersion(driver), cudaVersion(runtime))
 	}
@@ -222,8 +231,8 @@ func (d *dev) open() (err error) {
 	if err != nil {
 		return err
 	}
-	// NVML's numbers are unusable if they show far more memory than CUDA's. On a partitioned card (MIG) CUDA sees one
-	// instance, and NVML sees the whole card.
+	// before is the free memory that NVML reported. It is unusable if NVML sees far more memory
+	// than CUDA: on a partitioned card (MIG) CUDA sees one instance, and NVML sees the whole card.
 	if before == 0 || visible-total > total/8 {
 		before = min(total, free+AssumedContext)
 	}
@@ -264,20 +273,21 @@ func (d *dev) openBlas() error {
 	return nil
 }
 
-// AssumedContext is the assumed size in bytes of the context, the kernels and the libraries' workspaces, when no GPU
-// can be asked.
+// AssumedContext is the size in bytes that plans assume for the context, the kernels and the
+// libraries' workspaces if there is no GPU to ask.
 const AssumedContext = 512 << 20
 
 const (
 	leastContext = 192 << 20 // smallest context of any supported GPU
 	mostContext  = 2 << 30   // above it, another process must have taken memory meanwhile
 	lazyBlas     = 64 << 20  // kernels that cuBLASLt loads at first use
-	lazyModule   = 2 << 20   // for a module of mt: it needs less than 256 KiB, but memory comes in such pieces
+	lazyModule   = 2 << 20   // a module of mt: it needs less than 256 KiB, but CUDA allocates 2 MiB at a time
 )
 
-// setBudget sets the limit of device memory. It takes the memory of the CUDA context to be the difference between
-// before and free, plus the modules of kernels that load later. before and free are the free bytes before and after the
-// context was made. It allocates the scratch memory of one stream at once, so that plans count this memory as used.
+// setBudget sets the limit of device memory. The free bytes are before without the CUDA context and
+// free with it. The difference counts as the context's size, together with an estimate for kernels
+// that load later. The scratch memory of one stream is allocated at once, so that plans count it as
+// used.
 func (d *dev) setBudget(before, free, total int64) error {
 	context := min(mostContext, max(leastContext, before-free))
 	later := lazyModule * int64(len(kernels.Modules())-len(d.modules))
@@ -308,8 +318,8 @@ func (d *dev) setBudget(before, free, total int64) error {
 	return err
 }
 
-// reserve returns how many bytes of a card with total bytes a budget leaves free. CUDA allocates in pieces of 2 MiB, so
-// the ends of a hundred large allocations may waste a hundred MiB.
+// reserve returns how many bytes of a card with total bytes stay outside the budget. CUDA allocates
+// in pieces of 2 MiB, so a hundred large allocations waste up to 200 MiB at their ends.
 func reserve(total int64) int64 {
 	return min(max(total/50, min(total/8, 256<<20)), 512<<20)
 }
@@ -340,7 +350,8 @@ func (d *dev) note(s string) {
 	d.notes = append(d.notes, s)
 }
 
-// noteOnce adds s to the notes for the user, unless there is already a note about the subject about.
+// noteOnce adds the text s to the notes for the user. about names the subject of s; there is at
+// most one note for each subject.
 func (d *dev) noteOnce(about, s string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -377,7 +388,8 @@ func (d *dev) CuBLASLt() int { return d.blas.platform.CuBLASLt }
 // pinHelp is advice for memory that cannot be pinned.
 const pinHelp = "a higher limit of locked memory helps (ulimit -l, or --ulimit memlock=-1 of a container)"
 
-// refuse adds a note that the system did not pin host memory, once for each reason err. what says how much memory.
+// refuse adds a note that the system did not pin host memory because of err. what says how much
+// memory that is. Each kind of reason is noted once.
 func (d *dev) refuse(what string, err error) {
 	about, help := "pinning", pinHelp
 	if errors.Is(err, cudart.ErrAlreadyRegistered) {
@@ -386,8 +398,8 @@ func (d *dev) refuse(what string, err error) {
 	d.noteOnce(about, fmt.Sprintf("the system does not pin %s of host memory (%v): copies go through staging memory, slower; %s", what, err, help))
 }
 
-// Notes returns what the user should know about this device, in the order of occurrence. Some notes appear during
-// work.
+// Notes returns messages for the user about this device, such as reasons for lower speed, in the
+// order of occurrence. Some appear only during work.
 func (d *dev) Notes() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -397,23 +409,24 @@ func (d *dev) Notes() []string {
 func (d *dev) Name() string { return d.name }
 func (d *dev) Kind() string { return "cuda" }
 
-// regret records an error that no other call is sure to return, so that Close returns it.
+// regret records an error that the caller at hand may ignore or cannot receive. Close returns it.
 func (d *dev) regret(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.late = append(d.late, err)
 }
 
-// release calls f, which gives a resource back to CUDA. It records f's error for Close. After an error the resource is
-// not tried again: it is gone, or can never be given back.
+// release calls f, which gives a resource back to CUDA, and records f's error for Close. It does
+// not call f again after an error, because the resource is already gone or can never be given back.
 func (d *dev) release(f func() error) {
 	if err := f(); err != nil {
 		d.regret(err)
 	}
 }
 
-// releaseBy calls f like release. f makes other CUDA calls before the C function op, which gives the resource back. If
-// one of those other calls fails, the resource still exists, and releaseBy calls f again.
+// releaseBy is release for an f that first makes other CUDA calls, such as setting the context. op
+// is the C function that gives the resource back. If one of the other calls fails, the resource
+// still exists, and releaseBy calls f once more.
 func (d *dev) releaseBy(op string, f func() error) {
 	for try := range 2 {
 		err := f()
@@ -430,8 +443,8 @@ func (d *dev) releaseBy(op string, f func() error) {
 	}
 }
 
-// Close releases everything: memory, events, kernels and the context. It does not wait for a lost device. It returns
-// the first error that no caller may have seen, such as an error of Free.
+// Close releases all memory, events, kernels and the context. It does not wait for a lost device.
+// It returns the first error that no other call is sure to have returned, such as an error of Free.
 func (d *dev) Close() error {
 	d.mu.Lock()
 	if n := len(d.streams); n > 0 {

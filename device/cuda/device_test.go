@@ -15,8 +15,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// The context counts from the start, together with the scratch memory of one
-// stream.
+// TestUsageOfTheContext: from the start, the CUDA context and the scratch memory of one stream
+// count as used.
 func TestUsageOfTheContext(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	u := d.Usage()
@@ -26,7 +26,8 @@ func TestUsageOfTheContext(t *testing.T) {
 	}
 }
 
-// If the driver has less memory than the budget, the error says so and how much there is.
+// TestOutOfMemoryOfTheDriver: if the driver has less memory left than the budget allows, the error
+// says so, with the number of free bytes.
 func TestOutOfMemoryOfTheDriver(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{DeviceMemory: 1 << 30}, Options{})
 	d.usage.Limit = 1 << 40 // as if another process had taken memory since
@@ -57,8 +58,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestIntegrated: an integrated GPU uses host memory, and CUDA counts the page cache as used. The budget uses the
-// system's available memory, and no more than the total.
+// TestIntegrated: an integrated GPU uses host memory, whose page cache CUDA counts as used. So the
+// budget follows from the available memory that the operating system reports, at most the total.
 func TestIntegrated(t *testing.T) {
 	const most = 8 << 30
 	said := func(bytes int64, known bool) func() (int64, bool) {
@@ -82,7 +83,8 @@ func TestIntegrated(t *testing.T) {
 	}
 }
 
-// TestBudgetIsForAll: memory used for one purpose is missing for all others.
+// TestBudgetIsForAll: all purposes share one budget. Memory allocated for one purpose is not
+// available to the others.
 func TestBudgetIsForAll(t *testing.T) {
 	testkit.NotShort(t)
 	d, _ := newDevice(t, emu.Options{}, Options{MemoryLimit: 1 << 30})
@@ -122,10 +124,12 @@ func TestNewAndClose(t *testing.T) {
 	}
 }
 
-// lazyModules is the bytes that the context counts for modules not loaded at start.
+// lazyModules is how many bytes the context's usage includes for the modules of kernels that are
+// not loaded at start.
 var lazyModules = lazyModule * int64(len(kernels.Modules())-1)
 
-// If CUDA sees a part of a board, NVML's numbers are not the device's.
+// TestBudgetOfAnInstance: if CUDA sees only a part of a card (MIG), NVML's numbers for the whole
+// card are ignored.
 func TestBudgetOfAnInstance(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{DeviceMemory: 4 << 30, BoardMemory: 16 << 30, ContextMemory: 300 << 20}, Options{})
 	want := 300<<20 + lazyBlas + lazyModules + kernels.ScratchBytes + biasBytes
@@ -134,7 +138,7 @@ func TestBudgetOfAnInstance(t *testing.T) {
 	}
 }
 
-// loads is how often a module has been loaded.
+// loads counts the module loads that the emulated driver has seen.
 func loads(drv *emu.Driver) (n int) {
 	for i := range drv.Calls() {
 		if drv.CallName(i+1) == "cuModuleLoadDataEx" {
@@ -144,7 +148,8 @@ func loads(drv *emu.Driver) (n int) {
 	return n
 }
 
-// A module is loaded when it is first needed, and only once, whoever needs it.
+// TestModulesAreLoadedOnce: a module of kernels is loaded when an operation first needs it, and
+// only once, even if several streams need it.
 func TestModulesAreLoadedOnce(t *testing.T) {
 	d, drv := newDevice(t, emu.Options{}, Options{})
 	if n := loads(drv); n != 1 {
@@ -171,7 +176,8 @@ func TestModulesAreLoadedOnce(t *testing.T) {
 	}
 }
 
-// New refuses an unusable GPU or driver by name, and leaves nothing behind.
+// TestUnusable: New refuses a GPU or driver that cannot run mt. The error names the reason, and
+// nothing stays allocated.
 func TestUnusable(t *testing.T) {
 	_, drv := newDevice(t, emu.Options{}, Options{})
 	retain := 1

@@ -19,8 +19,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// work uses everything that a device can do: two streams ordered by an event, copies of pinned and unpinned memory,
-// kernels, matrix products, a notification. Its result depends on seed alone.
+// work uses every kind of call of a device: two streams ordered by an event, copies of pinned and
+// unpinned memory, kernels, matrix products and a notification. Its result depends on seed alone.
 func work(d device.Device, seed int) (out []byte, err error) {
 	const n, bytes = 16, 16 * 16 * 4
 	m, err := d.Alloc(accounts.Batch, 6*bytes)
@@ -73,8 +73,8 @@ func work(d device.Device, seed int) (out []byte, err error) {
 	return append(slices.Clone(pinned[bytes:2*bytes]), pageable[:n]...), err
 }
 
-// TestTwoDevices works on two devices of one driver, from several goroutines at a time. The results are those of a
-// single device.
+// TestTwoDevices: two devices of one driver work at the same time, called from several goroutines.
+// The results are those of a single device.
 func TestTwoDevices(t *testing.T) {
 	testkit.NotShort(t)
 	const workers, rounds = 4, 3
@@ -124,8 +124,8 @@ func TestTwoDevices(t *testing.T) {
 	}
 }
 
-// TestOrdinal: a device leaves the others alone, on whatever threads its calls are
-// made. An ordinal that does not exist is refused, and the error names it.
+// TestOrdinal: all calls of the device with ordinal 1 reach GPU 1 and no other GPU, whichever OS
+// threads they run on. An ordinal that does not exist is refused, and the error names it.
 func TestOrdinal(t *testing.T) {
 	drv, c := bind(t, emu.Options{Devices: 3, DeviceMemory: 2 << 30, ContextMemory: 300 << 20})
 	d := testkit.Must(New(Options{CUDA: c, Ordinal: 1}))(t)

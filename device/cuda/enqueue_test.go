@@ -15,15 +15,16 @@ import (
 	"mt/internal/testkit"
 )
 
-// The table of operations has cases of exactly the operations that this device has.
+// TestEveryOperation: the conformance tests have cases for exactly the operations that this device
+// implements.
 func TestEveryOperation(t *testing.T) {
 	if got, want := table.Names(), conformance.OperationNames(); !slices.Equal(got, want) {
 		t.Errorf("the device has %v, there are cases of %v", got, want)
 	}
 }
 
-// unheard is an emulated driver whose functions for operations are replaced by a C function that does nothing. So
-// measurements end at the call.
+// unheard is an emulated driver that ignores launches and products: the C functions for them are
+// replaced by one that does nothing. So tests measure only mt's own path up to the driver's call.
 type unheard struct {
 	*emu.Driver
 	nothing uintptr
@@ -38,8 +39,9 @@ func (u unheard) Symbol(lib cudart.Library, name string) uintptr {
 	return u.Driver.Symbol(lib, name)
 }
 
-// newUnheard opens a device on an unheard driver. It sets the context for the
-// thread of this goroutine, for good.
+// newUnheard opens a device on an unheard driver. Because cuCtxSetCurrent does nothing there,
+// newUnheard sets the context once for the OS thread of this goroutine, and keeps the goroutine on
+// that thread.
 func newUnheard(t *testing.T) *dev {
 	t.Helper()
 	if testkit.Race {
@@ -67,7 +69,9 @@ func newUnheard(t *testing.T) *dev {
 	return d.(*dev)
 }
 
-// enqueues runs some cases of each operation and type, counts the allocations of enqueueing, and ignores results.
+// enqueues replaces *testing.T when conformance cases run. It runs up to 16 cases of each operation
+// and type, fails if enqueueing allocates memory, and ignores results, which are wrong on an
+// unheard driver.
 type enqueues struct {
 	*testing.T
 	name string
@@ -84,8 +88,8 @@ func (e enqueues) Run(name string, f func(enqueues)) bool {
 	return true
 }
 
-// Enqueue first waits until the worker has nothing left, so that nobody else
-// enqueues.
+// Enqueue measures the allocations of once, which enqueues one operation. It first waits until the
+// stream's worker is idle, because a busy worker would enqueue in the caller's place.
 func (e enqueues) Enqueue(s device.Stream, once func()) {
 	if err := s.Sync(); err != nil {
 		e.T.Fatalf("%s: %v", e.name, err)
@@ -98,9 +102,10 @@ func (e enqueues) Enqueue(s device.Stream, once func()) {
 	}
 }
 
-// TestEnqueueingAllocatesNothing measures the whole path from the caller to cuLaunchKernel. It disables garbage
-// collection, which would empty the pools. It allows less than one allocation for each operation on average, because
-// a pool does not find values that another core holds.
+// TestEnqueueingAllocatesNothing measures the whole path from op.Do to cuLaunchKernel. It disables
+// garbage collection, which would empty the sync.Pools. AllocsPerRun rounds the average down, so
+// less than one allocation for each operation passes: a pool does not find values that another core
+// holds.
 func TestEnqueueingAllocatesNothing(t *testing.T) {
 	testkit.NotShort(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
@@ -115,8 +120,8 @@ func TestEnqueueingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestProductsAllocateNothing measures the path to cublasLtMatmul for products with a chosen algorithm: plain, with a
-// bias, and with a number of rows that depends on the data.
+// TestProductsAllocateNothing: enqueueing a cuBLASLt product whose algorithm is chosen allocates no
+// memory. The products are plain, with a bias, and with a number of rows that depends on the data.
 func TestProductsAllocateNothing(t *testing.T) {
 	d := newUnheard(t)
 	d.blas.lib = d.cuda.BlasLt()

@@ -11,24 +11,26 @@ import (
 	"mt/device"
 )
 
-// mark is one recording of an event. While nobody has to tell several recordings apart, they share one mark. A Wait
-// refers to the last recording at the time of its call. If the worker enqueues the Wait later, the Wait keeps the mark
-// of that recording.
+// mark is one recording of a device.Event; it owns a CUDA event. As long as nobody waits for an
+// earlier recording, the next recording of the same device.Event reuses its mark. A Wait refers to
+// the last recording at the time of its call. If the worker enqueues the Wait later, the Wait keeps
+// the mark of that recording.
 type mark struct {
 	dev  *dev
 	cuda cudart.Event
-	refs atomic.Int32  // the event, waits not yet enqueued, and a stream's fence; at 0 cuda is free for reuse
-	made chan struct{} // closed when the first record is enqueued or has failed
+	refs atomic.Int32  // references: by the event, by waits not yet enqueued and by a stream's fence; at 0 cuda can be reused
+	made chan struct{} // closed when the first recording has been enqueued or has failed
 
 	recorded bool // the record was enqueued; set before made is closed
 
-	// The stream of the last enqueued recording, and how many launches that stream had had by then.
+	// on is the stream of the last enqueued recording. at is how many launches that stream had
+	// enqueued before it.
 	on atomic.Pointer[stream]
 	at atomic.Uint64
 }
 
-// submit records m's CUDA event on a stream. If CUDA refuses, everything on the stream is complete on return, and m
-// counts as complete.
+// submit records m's CUDA event on the stream s. If CUDA refuses, submit waits until all work on s
+// is complete, and m counts as complete.
 func (m *mark) submit(s *stream) error {
 	err := m.dev.cuda.EventRecord(m.dev.context, m.cuda, s.cuda)
 	if err != nil {
@@ -40,7 +42,8 @@ func (m *mark) submit(s *stream) error {
 	return err
 }
 
-// settle says whether m could be recorded, and wakes those who wait for that. Only the first call counts.
+// settle stores whether m could be recorded, and wakes goroutines that wait for m.made. Only the
+// first call has an effect.
 func (m *mark) settle(recorded bool) {
 	if !m.pending() {
 		return
@@ -107,8 +110,9 @@ func (d *dev) newMark() (*mark, error) {
 	return m, nil
 }
 
-// record returns the mark for a new recording of e. later: the stream's worker, not the caller, will enqueue the
-// recording. The mark of the last recording is reused if nobody else refers to it.
+// record returns the mark for a new recording of e. later says that the stream's worker will
+// enqueue the recording, not the caller. The last recording's mark is reused if nothing else refers
+// to it.
 func (e *event) record(later bool) (*mark, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -166,7 +170,8 @@ func (e *event) Elapsed(start device.Event) time.Duration {
 	return time.Duration(float64(ms) * float64(time.Millisecond))
 }
 
-// Close gives the CUDA event back for reuse. Streams that already wait for the event keep waiting.
+// Close makes e's CUDA event available for other events. Streams that already wait for e keep
+// waiting for its recording.
 func (e *event) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -176,8 +181,9 @@ func (e *event) Close() {
 	}
 }
 
-// takeEvent returns a CUDA event that nobody else uses: an unused one, or a new one. CUDA's waits refer to the
-// recording at the time when they were enqueued. So an event may be reused while the device still has to pass it.
+// takeEvent returns a CUDA event for one owner: an event given back earlier, or a new one. An event
+// given back may be recorded anew even if the device has not reached its old recording yet. A wait
+// already enqueued for it (cudaStreamWaitEvent) refers to the old recording all the same.
 func (d *dev) takeEvent() (cudart.Event, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

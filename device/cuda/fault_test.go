@@ -13,9 +13,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// scenario uses everything that a device has once and returns the first error. It
-// checks for errors once after many calls, as callers do. Its optional calls may
-// fail without an error.
+// scenario uses every kind of call of a device once and returns the first error. Like other
+// callers, it makes many calls and then checks once for errors. Calls for which mayFail returns
+// true may fail without an error.
 func scenario(c *cudart.CUDA) (err error) {
 	keep := func(e error) {
 		if err == nil {
@@ -82,7 +82,8 @@ func scenario(c *cudart.CUDA) (err error) {
 	return err
 }
 
-// Every call fails once. Its error is reported, whoever made the call, and nothing is left on the device.
+// TestEveryCallFailsOnce: each CUDA call of scenario fails in turn. Its error is reported,
+// whichever goroutine made the call, and no memory, stream or event stays allocated on the device.
 func TestEveryCallFailsOnce(t *testing.T) {
 	run := func(o emu.Options) (calls int, name string, err error) {
 		drv := emu.New(o)
@@ -118,8 +119,8 @@ func TestEveryCallFailsOnce(t *testing.T) {
 	}
 }
 
-// A notification whose wait fails comes with the error, since nobody can know that
-// the work before it is complete.
+// TestFailedNotification: if waiting for the work before a notification fails, the notification
+// still comes, with the error. The work may be incomplete, and the receiver must know.
 func TestFailedNotification(t *testing.T) {
 	notify := func(fail int) (waited int, told error) {
 		drv := emu.New(emu.Options{FailCall: fail, FailCode: 999})
@@ -151,8 +152,9 @@ func TestFailedNotification(t *testing.T) {
 	}
 }
 
-// TestFailedClosing: the device also reports an error that appears only when a stream is closed. Callers that have
-// waited for a stream ignore the error of its Close.
+// TestFailedClosing: an error that first appears when a stream is closed is also returned by the
+// device's Close. Callers that have already waited for a stream ignore the error of the stream's
+// Close.
 func TestFailedClosing(t *testing.T) {
 	closing := func(fail int) (sync int, err error) {
 		drv := emu.New(emu.Options{FailCall: fail, FailCode: 1})
@@ -183,7 +185,8 @@ func TestFailedClosing(t *testing.T) {
 	}
 }
 
-// mayFail reports whether a device can work without a call: calls for NVML's numbers, and calls that pin memory.
+// mayFail reports whether the device works on if the CUDA function name fails with code: NVML's
+// functions, whose numbers are optional, and functions that pin memory, when the system refuses.
 func mayFail(name string, code int) bool {
 	switch name {
 	case "nvmlInit_v2", "nvmlShutdown", "nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetMemoryInfo", "nvmlErrorString":
@@ -194,8 +197,8 @@ func mayFail(name string, code int) bool {
 	return false
 }
 
-// The same work between three streams is run in many orders. Nothing is read before
-// it is written, and nothing is overwritten before it is read.
+// TestOrders: the emulator runs one pipeline of three streams in many orders that the events allow.
+// Every round gives the right bytes, so events prevent reading too early and overwriting too early.
 func TestOrders(t *testing.T) {
 	seeds, times := uint64(10), 100
 	if testkit.Race || testing.Short() {
@@ -213,7 +216,9 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// crossing is a pipeline of three streams over a few slots of device memory.
+// crossing is a pipeline for TestOrders: the stream up copies rounds of bytes to the device,
+// compute copies them from in to out, and down copies them back to the host. in and out have two
+// slots each, which the rounds use in turn. Four events for each slot order the streams.
 type crossing struct {
 	t                       *testing.T
 	up, compute, down       device.Stream

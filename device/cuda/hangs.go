@@ -13,13 +13,14 @@ import (
 	"mt/device/op"
 )
 
-// This file reports launches that do not end. A stream keeps its launches until they are known to have ended. Once a
-// second a goroutine checks each stream for progress. It reports a hang, but ends nothing. The driver's watchdog
-// (watchdog.go) is something else: it ends kernels.
+// This file reports launches that do not end. A stream lists its launches until they are known to
+// have ended. Once a second a goroutine checks each stream for progress. It reports a hang, but
+// ends nothing. The driver's watchdog (watchdog.go) is something else: it ends kernels.
 //
-// Fences show a stream's progress. A fence is the event of a notification or of Record, which is recorded anyway.
-// After launches that should take fenceSeconds, the stream records a fence of its own. So a launch costs no extra
-// call.
+// A fence is a CUDA event by which the host sees how far a stream has come. The events that
+// notifications and Record enqueue anyway serve as fences. If more work than fenceSeconds of
+// expected time has followed the last fence, the stream records an extra event. So most launches
+// cost no extra CUDA call.
 
 const (
 	// A launch is reported when it has taken hangFactor times its longest expected time, but never before hangLeast.
@@ -28,16 +29,17 @@ const (
 	// lookEvery is the interval at which the goroutine checks the streams. Waiting time is counted in checks, not by
 	// the clock. So a process that a debugger stops for an hour has not waited for an hour.
 	lookEvery = time.Second
-	// fenceSeconds limits the work between two fences. It is in seconds of longest expected time.
+	// fenceSeconds is how many seconds of longest expected time may pass between two fences.
 	fenceSeconds = 0.02
-	// mostUnended and mostFences are the most launches and fences that a stream keeps. CUDA's own queues hold about
-	// 1,000.
+	// mostUnended and mostFences limit the launches and fences that a stream lists. CUDA's own
+	// queues hold only about 1,000 launches.
 	mostUnended = 2048
 	mostFences  = 256
 )
 
-// Rates in bytes a second that all supported hardware reaches. The smallest cards have twice this memory bandwidth. A
-// PCI Express 3.0 link of one lane reaches leastLink.
+// Rates in bytes a second that all supported hardware reaches, for device memory and for the link
+// to the host. The slowest supported cards have twice leastBandwidth. A PCI Express 3.0 link of a
+// single lane reaches leastLink.
 const (
 	leastBandwidth = 50e9
 	leastLink      = 1e9
@@ -50,13 +52,13 @@ type task struct {
 	seconds float64
 }
 
-// launch is a call that enqueued something: a kernel, a call of cuBLASLt or a copy. It may also be a wait for another
-// stream.
+// launch is an entry in a stream's list of work: a call that enqueued a kernel, a cuBLASLt product
+// or a copy. An entry with stream set is a wait for that other stream.
 type launch struct {
 	task
-	call   string // the kernel or the C function
+	call   string // name of the kernel or of the C function
 	stream *stream
-	at     uint64 // with stream: the wait ends when the first at launches of stream have ended
+	at     uint64 // if stream is set: the wait ends when the first at launches of stream have ended
 }
 
 func (l *launch) String() string {
@@ -67,29 +69,30 @@ func (l *launch) String() string {
 	return s + " by " + l.call
 }
 
-// fence is a CUDA event by which the host sees progress: once it is complete, the stream's first launches have ended,
-// as many as at says.
+// fence is a CUDA event by which the host sees progress. Once the event is complete, the first at
+// launches of the stream have ended.
 type fence struct {
 	at    uint64
 	event cudart.Event
-	mark  *mark // of Record: the fence holds a reference
+	mark  *mark // if Record enqueued the event: its mark, with a reference held by the fence
 	own   bool  // the fence owns the event and gives it back
 }
 
-// unended are the launches of a stream that are not known to have ended. Its lock is taken before the device's lock.
+// unended lists a stream's launches that are not known to have ended. A goroutine that needs mu and
+// the device's lock takes mu first.
 type unended struct {
 	mu       sync.Mutex
 	n        uint64   // launches so far
 	ended    uint64   // launches known to have ended
-	launches []launch // launches from number from on, at most mostUnended
+	launches []launch // the launches numbered from, from+1, …; at most mostUnended
 	from     uint64
-	fences   []fence // by at
+	fences   []fence // sorted by at
 	since    float64 // longest expected seconds of the launches after the last fence
 
 	looking sync.Mutex // held while the stream is checked, and while it is destroyed
 	gone    bool       // the stream is destroyed
-	seen    uint64     // ended, at the last look
-	looks   int        // consecutive looks without progress
+	seen    uint64     // value of ended at the last check
+	looks   int        // consecutive checks without progress
 	told    bool       // the hang was reported; see hold
 	hanging string     // work that has not ended for hangLeast or longer; under mu
 }
@@ -116,8 +119,9 @@ func (u *unended) count() uint64 {
 	return u.n
 }
 
-// fence appends f, an event that is recorded after the first f.at launches. It returns false and appends nothing if an
-// earlier fence comes after the same launches, or if there are already mostFences fences.
+// fence appends f, whose event was recorded after the first f.at launches. It returns false and
+// appends nothing if an earlier fence already stands at or after that launch, or if there are
+// mostFences fences.
 func (u *unended) fence(f fence) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -135,7 +139,8 @@ func (u *unended) fence(f fence) bool {
 	return true
 }
 
-// reached removes launches that are known to have ended: all of the first n of the stream.
+// reached is called when the first n launches of the stream are known to have ended. It removes
+// them and their fences from the lists.
 func (u *unended) reached(d *dev, n uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -166,8 +171,8 @@ func (u *unended) has(n uint64) bool {
 	return u.ended >= n
 }
 
-// launched adds a call that has enqueued the work w to the stream's launches. If a fence is due it records one, and
-// returns the error of that.
+// launched adds w to the stream's list of launches, after call has enqueued it. If a fence is due,
+// launched records one, and returns the error of recording.
 func (s *stream) launched(call string, w task) error {
 	if !s.unended.add(launch{task: w, call: call}) {
 		return nil
@@ -175,8 +180,8 @@ func (s *stream) launched(call string, w task) error {
 	return s.ownFence(s.unended.count())
 }
 
-// ownFence records an event on the stream as a fence after its first at launches. No other event serves as a fence
-// there.
+// ownFence records an extra event on the stream, as a fence after its first at launches. It is
+// called if no notification or Record has put an event there.
 func (s *stream) ownFence(at uint64) error {
 	d := s.dev
 	e, err := d.takeEvent()
@@ -189,7 +194,8 @@ func (s *stream) ownFence(at uint64) error {
 	return err
 }
 
-// recorded uses the recording of an event, which has just been enqueued on s, as a fence.
+// recorded is called after m's CUDA event has been enqueued on s, and makes this event a fence of
+// s.
 func (s *stream) recorded(m *mark) {
 	at := s.unended.count()
 	m.on.Store(s)
@@ -199,22 +205,23 @@ func (s *stream) recorded(m *mark) {
 	}
 }
 
-// awaits adds a launch to s that stands for a wait for another stream, the stream on which m was recorded. If that
-// stream has already reached the recording, nothing is added.
+// awaits is called after s has enqueued a wait for m. It adds the wait to the launches of s, so
+// that no hang of s is reported while the stream on which m was recorded is behind. If that stream
+// has already reached m, nothing is added.
 func (s *stream) awaits(m *mark) {
 	if on, at := m.on.Load(), m.at.Load(); on != nil && on != s && !on.unended.has(at) {
 		s.unended.add(launch{stream: on, at: at})
 	}
 }
 
-// copied adds a copy to the stream's launches. what names the copy, and rate is a rate in bytes a second that the link
-// or the memory surely reaches.
+// copied adds a copy to the stream's list of launches. The C function is call, and reports name the
+// copy by what. The link or memory reaches rate, in bytes a second, in any case.
 func (s *stream) copied(call, what string, bytes int64, rate float64) error {
 	return s.launched(call, task{what, op.BytesShape(bytes), float64(bytes) / rate})
 }
 
-// expected returns the task of the operation o with the load l, with its longest expected time: the time on the slowest
-// supported hardware.
+// expected returns the task for the operation named o with the load l. Its longest expected time is
+// the time on the slowest supported hardware.
 func (d *dev) expected(o string, l op.Load) task {
 	seconds := float64(l.Bytes) / leastBandwidth
 	if l.FLOPs > 0 {
@@ -253,7 +260,7 @@ func (d *dev) endLooking() {
 	}
 }
 
-// look checks all streams.
+// look checks all streams for progress, once every lookEvery.
 func (d *dev) look() {
 	d.mu.Lock()
 	streams := slices.Clone(d.streams)
@@ -263,8 +270,9 @@ func (d *dev) look() {
 	}
 }
 
-// look checks one stream. It counts consecutive checks in which the stream made no progress, and reports a hang when
-// they are too many for the current launch.
+// look checks one stream. It counts consecutive checks without progress. It reports a hang once
+// they exceed hangFactor times the expected time of the launches before the next fence, and
+// hangLeast.
 func (s *stream) look() {
 	u := &s.unended
 	u.looking.Lock()
@@ -308,8 +316,8 @@ func (s *stream) look() {
 	}
 }
 
-// moved reports whether the stream needs no worry: launches have ended since the last check, none is left, or the
-// context is lost.
+// moved reports whether the stream does not hang: launches have ended since the last check, no
+// launch is left, or the context is lost.
 func (s *stream) moved() bool {
 	u, d := &s.unended, s.dev
 	for {
@@ -337,7 +345,7 @@ func (s *stream) moved() bool {
 		done, err := d.cuda.EventQuery(d.context, first.event)
 		if errors.Is(err, cudart.ErrContextLost) {
 			u.hold(false)
-			return true // hanging stays, for the error that ends the run
+			return true // keep u.hanging, for the error that ends the run
 		}
 		if !done || err != nil {
 			return false
@@ -346,13 +354,15 @@ func (s *stream) moved() bool {
 	}
 }
 
-// held is the number of streams of this process whose hang was reported and whose work still has not ended.
+// held is the number of streams of this process that hang: the hang was reported, and the work
+// still has not ended.
 var held atomic.Int32
 
 // Hangs reports whether some work of this process was reported as not ending and still has not ended.
 func Hangs() bool { return held.Load() > 0 }
 
-// hold sets whether this stream's hang has been reported and lasts. The caller holds looking.
+// hold stores whether a hang of this stream is reported and still lasts, and keeps the count held
+// up to date. The caller holds u.looking.
 func (u *unended) hold(told bool) {
 	switch {
 	case told && !u.told:
@@ -363,8 +373,9 @@ func (u *unended) hold(told bool) {
 	u.told = told
 }
 
-// describe returns text about launches that have not ended. There are n of them, and head has those whose names are
-// known. age is how long nothing has ended, and seconds the longest expected time.
+// describe returns the text of a report about n launches that have not ended. The stream remembers
+// the names of those in head. For the time age no launch has ended, and seconds is the longest
+// expected time of the launches.
 func (s *stream) describe(head []launch, n uint64, age time.Duration, seconds float64) string {
 	const most = 4
 	var names []string
@@ -394,8 +405,8 @@ func (d *dev) tellHang(text string) {
 	d.note(text)
 }
 
-// hanging describes work, on any stream, that had shown no progress for hangLeast or longer at the last check; "":
-// there is none.
+// hanging describes the work of all streams that had made no progress for hangLeast or longer at
+// the last check. It returns "" if there is none. Errors of a lost context include the text.
 func (d *dev) hanging() string {
 	d.mu.Lock()
 	streams := slices.Clone(d.streams)

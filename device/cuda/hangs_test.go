@@ -16,7 +16,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// hangRig is a device with a hanging launch. Only the test looks at its streams.
+// hangRig is a device whose emulated GPU never ends the launch or copy that hang names. The
+// goroutine that checks streams does not run; tests call looks instead. told collects the reports.
 type hangRig struct {
 	t    *testing.T
 	d    *dev
@@ -32,7 +33,7 @@ func newHangRig(t *testing.T, hang string, o Options) *hangRig {
 	return r
 }
 
-// looks looks at the streams n times.
+// looks checks all streams n times, as the goroutine does in n seconds.
 func (r *hangRig) looks(n int) {
 	for range n {
 		r.d.look()
@@ -48,7 +49,7 @@ func (r *hangRig) settle(s device.Stream) {
 	}
 }
 
-// wants fails the test unless the last of n texts has all parts.
+// wants fails the test unless there have been n reports and the last one contains all parts.
 func (r *hangRig) wants(n int, parts ...string) {
 	r.t.Helper()
 	if len(r.told) != n {
@@ -63,8 +64,9 @@ func (r *hangRig) wants(n int, parts ...string) {
 
 const leastLooks = int(hangLeast / lookEvery)
 
-// TestHang: a launch that does not end is reported once, after hangLeast, with its operation and shape. Streams that
-// wait for it, or for which its own stream will wait, are not reported. A late end is reported too.
+// TestHang: a launch that does not end is reported once, after hangLeast, with its operation and
+// shape. Streams that wait for its stream, and streams for which it waits, are not reported. If the
+// launch ends after all, that is reported too.
 func TestHang(t *testing.T) {
 	r := newHangRig(t, "kernel scale", Options{})
 	compute, up, down := newStream(t, r.d, "compute"), newStream(t, r.d, "h2d"), newStream(t, r.d, "d2h")
@@ -115,7 +117,8 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestHangIsLookedFor: a device looks at its streams until it is closed.
+// TestHangIsLookedFor: an open device checks its streams by itself, on a goroutine that ends with
+// Close.
 func TestHangIsLookedFor(t *testing.T) {
 	told := make(chan string, 1)
 	d, drv := newDevice(t, emu.Options{Hang: "set of"}, Options{Hang: func(text string) { told <- text }})
@@ -131,7 +134,8 @@ func TestHangIsLookedFor(t *testing.T) {
 	}
 }
 
-// TestHangOfLostContext: the error of a lost context names the work that did not end before, also on another stream.
+// TestHangOfLostContext: when the context is lost, the error also names the work that had not ended
+// before, even if that work is on another stream.
 func TestHangOfLostContext(t *testing.T) {
 	drv := emu.New(emu.Options{Hang: "kernel scale"})
 	c := testkit.Must(cudart.New(drv))(t)
@@ -167,7 +171,8 @@ func TestHangOfLostContext(t *testing.T) {
 	_, _ = d.Close(), drv.Close() // of a device that is lost
 }
 
-// TestHangOfCopies: hanging copies of pinned and unpinned memory are named, with their size.
+// TestHangOfCopies: the report of a hanging copy says what kind of copy it is and how many bytes it
+// has, for pinned and for unpinned memory.
 func TestHangOfCopies(t *testing.T) {
 	for _, tc := range []struct {
 		hang, want string
@@ -203,7 +208,8 @@ func TestHangOfCopies(t *testing.T) {
 	}
 }
 
-// TestHangOfProducts: products of cuBLASLt are named, also while algorithms are being timed.
+// TestHangOfProducts: the report of a hanging cuBLASLt product names the product, also if it hangs
+// while algorithms are being timed.
 func TestHangOfProducts(t *testing.T) {
 	for _, timed := range []bool{false, true} {
 		r := newHangRig(t, "matrix product", Options{Choices: NewChoices(timed, nil)})
@@ -224,8 +230,8 @@ func TestHangOfProducts(t *testing.T) {
 	}
 }
 
-// TestHangAfterItsTime: a long launch is reported after a hundred times its expected time, even if some launches of
-// the stream are unknown.
+// TestHangAfterItsTime: a launch with a long expected time is reported only after a hundred times
+// that time. This holds even if the stream enqueued more launches than it lists.
 func TestHangAfterItsTime(t *testing.T) {
 	r := newHangRig(t, "kernel scale", Options{})
 	defer r.drv.EndHang(0)
@@ -263,8 +269,8 @@ func TestHangAfterItsTime(t *testing.T) {
 	}
 }
 
-// TestLaunchesCostNoCalls: keeping launches, copies and events costs no CUDA call, except for an event after
-// fenceSeconds of expected work.
+// TestLaunchesCostNoCalls: listing launches for hang reports makes no CUDA call. The only extra
+// call is one event after each fenceSeconds of expected work.
 func TestLaunchesCostNoCalls(t *testing.T) {
 	r := newHangRig(t, "", Options{})
 	s, x, e := newStream(t, r.d, "s"), alloc(t, r.d, 1<<12), newEvent(t, r.d)

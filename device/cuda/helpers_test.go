@@ -13,7 +13,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// Short names for what tests often do.
+// Short names for functions that tests of this package call often.
 var (
 	newStream = conformance.Stream
 	newEvent  = conformance.Event
@@ -21,7 +21,8 @@ var (
 	panics    = conformance.Panics
 )
 
-// bind starts an emulated driver and binds it. At the end the test fails if the driver has found faults or leaks.
+// bind starts an emulated driver and binds cudart to it. When the test ends, it fails if the driver
+// has seen misuse or leaked resources.
 func bind(t *testing.T, o emu.Options) (*emu.Driver, *cudart.CUDA) {
 	t.Helper()
 	drv := emu.New(o)
@@ -45,7 +46,7 @@ func newDevice(t *testing.T, e emu.Options, o Options) (*dev, *emu.Driver) {
 	return d.(*dev), drv
 }
 
-// checkEmpty fails the test unless a device holds nothing.
+// checkEmpty fails the test if a device still has allocated memory.
 func checkEmpty(t *testing.T, d device.Device) {
 	t.Helper()
 	if u := d.Usage(); u.Now != [accounts.NumPurposes]int64{} || u.Total != 0 {
@@ -53,28 +54,29 @@ func checkEmpty(t *testing.T, d device.Device) {
 	}
 }
 
-// function is an operation defined by a test.
+// function is an operation that runs f, a Go function of a test, in place of a kernel.
 type function struct{ f func() error }
 
 func (f *function) Name() string { return "function" }
 func (f *function) Check() error { return nil }
 
-// functions is the table that runs function; the device's own table does not have
-// it.
+// functions is the operation table that runs function. It is separate, because the device's own
+// table has only real operations.
 var functions op.Table[kernels.Launcher]
 
 func init() {
 	op.Add(&functions, func(_ kernels.Launcher, f *function) error { return f.f() })
 }
 
-// run enqueues f on s as an operation with that name; with slow the worker enqueues
-// it.
+// run enqueues f on s as an operation called name. If slow is true, the stream's worker enqueues it
+// instead of the caller.
 func run(s device.Stream, name string, slow bool, f func() error) {
 	call, err := functions.Take(&function{f})
 	on(s).do(command{name: name, slow: slow, call: call}, err)
 }
 
-// hold keeps the worker of s busy until the returned function is called. Later work waits on the host meanwhile.
+// hold blocks the worker of s until the returned function is called. Work enqueued meanwhile waits
+// in the worker's queue on the host.
 func hold(s device.Stream) func() {
 	open := make(chan struct{})
 	run(s, "hold", true, func() error { <-open; return nil })

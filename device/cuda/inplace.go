@@ -8,13 +8,15 @@ import (
 	"mt/device"
 )
 
-// This file lets an integrated GPU compute in host memory in place. Kernels, cuBLASLt, sets and copies then take the
-// host address of pinned memory as if it were device memory. Pinned memory is registered in pieces. Kernels may cross
-// from piece to piece, but CUDA refuses copies and sets across a border, so they are cut.
+// This file lets an integrated GPU, which shares memory with the host, use host memory without
+// copies. Kernels, cuBLASLt, memsets and copies then take the address of pinned host memory as if
+// it were device memory. Pinned memory is registered with CUDA in pieces. A kernel may cross from
+// piece to piece, but CUDA refuses copies and memsets that do, so they are cut there.
 
-// InPlace makes the device unified (Unified, BindHost) or makes it copy again. Nothing may be enqueued meanwhile. All
-// bound memory must be pinned, so Register and AllocHost of a unified device fail if the system refuses to pin. The
-// error says why the GPU cannot use host memory in place.
+// InPlace(true) makes the device unified: it uses host memory without copies (see Unified,
+// BindHost). InPlace(false) makes it copy again. No work may be enqueued during the call. A unified
+// device can use only pinned memory, so its Register and AllocHost fail if the system refuses to
+// pin. The error says why the GPU cannot use host memory in place.
 func (d *dev) InPlace(on bool) error {
 	if !on {
 		d.unified.Store(false)
@@ -48,12 +50,13 @@ func (d *dev) BindHost(b []byte) device.Mem {
 	return device.Mem{Addr: address(b), Bytes: int64(len(b))}
 }
 
-// ErrNotPinned is wrapped by errors of Register and AllocHost of a unified device: the system refused to pin the
-// memory.
+// ErrNotPinned is wrapped by errors of Register and AllocHost on a unified device, when the system
+// refuses to pin the memory.
 var ErrNotPinned = errors.New("the GPU uses host memory in place, which must be pinned for that: raise the limit of locked memory (ulimit -l), or set binding: copy")
 
-// within returns how many bytes from the start of m lie in one registered piece of host memory. If m is not host
-// memory, it returns the size of m. CUDA refuses copies that cross from piece to piece.
+// within returns how many bytes from the start of m lie in one registered piece of host memory,
+// because CUDA refuses copies that cross from piece to piece. If m is device memory, it returns the
+// size of m.
 func (d *dev) within(m device.Mem) int64 {
 	if !d.Unified() {
 		return m.Bytes
@@ -66,8 +69,8 @@ func (d *dev) within(m device.Mem) int64 {
 	return m.Bytes
 }
 
-// direction returns the direction that a copy must state. On a unified device device memory may really be host memory,
-// so CUDA has to find out the direction from the addresses.
+// direction returns the direction to state in a copy that is meant as kind. On a unified device a
+// device.Mem may really be host memory, so CUDA has to find out the direction from the addresses.
 func (d *dev) direction(kind cudart.MemcpyKind) cudart.MemcpyKind {
 	if d.Unified() {
 		return cudart.AnyDirection

@@ -14,7 +14,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// integrated is an emulated integrated GPU whose host memory is pinned page by page, and which uses it in place.
+// integrated opens an emulated integrated GPU that uses host memory in place. Host memory is pinned
+// one page per call of the driver, so tests cross many borders.
 func integrated(t *testing.T, e emu.Options) *dev {
 	t.Helper()
 	e.Integrated = true
@@ -23,7 +24,8 @@ func integrated(t *testing.T, e emu.Options) *dev {
 	return d
 }
 
-// TestContractInPlace runs the contract on a GPU that uses host memory in place.
+// TestContractInPlace: a GPU that uses host memory in place passes the conformance tests of
+// streams.
 func TestContractInPlace(t *testing.T) {
 	conformance.Streams(t, func(t *testing.T) device.Device {
 		d := integrated(t, orders["random1"])
@@ -32,8 +34,8 @@ func TestContractInPlace(t *testing.T) {
 	}, hold)
 }
 
-// TestInPlace: sets, copies, kernels and products take pinned host memory as if it were device memory, also across
-// pieces.
+// TestInPlace: memsets, copies, kernels and products accept pinned host memory as if it were device
+// memory, also if it spans several registered pieces.
 func TestInPlace(t *testing.T) {
 	d := integrated(t, emu.Options{Mode: emu.Random})
 	const n = 3 * page / 4 // fp32 in three pages
@@ -57,8 +59,8 @@ func TestInPlace(t *testing.T) {
 	if !bytes.Equal(src, dst) {
 		t.Error("other bytes came by copies")
 	}
-	// One kernel narrows them from host memory into device memory, another widens them back; a product with one row
-	// is in host memory.
+	// One kernel converts fp32 in host memory to bf16 in device memory, and another one converts it
+	// back. A product then reads both fp32 arrays in host memory.
 	half := own.Tensor(device.BF16, 4*n, n)
 	s.Zero(to)
 	op.Do(d, s, op.Convert{Dst: half, Src: from.Tensor(device.F32, 0, n), N: n})
@@ -79,7 +81,8 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// TestInPlaceRefused: the error says why host memory cannot be used in place, and what to do.
+// TestInPlaceRefused: if host memory cannot be used in place, the error says why and what the user
+// can do.
 func TestInPlaceRefused(t *testing.T) {
 	other, _ := newDevice(t, emu.Options{Name: "GPU of the test"}, Options{})
 	if err := other.InPlace(true); err == nil || !strings.Contains(err.Error(), "GPU of the test has memory of its own") || other.Unified() {

@@ -10,23 +10,25 @@ import (
 	"mt/device/op"
 )
 
-// biasBytes is the size of memory, beside a stream's scratch memory, for a copy of a bias that is not aligned to
-// biasAlign bytes. cuBLASLt has kernels that read 16 bytes of a bias at a time, and no way to state a smaller
-// alignment.
+// biasBytes is the size of device memory, beside a stream's scratch memory, into which a bias is
+// copied if its address is not a multiple of biasAlign bytes. Some kernels of cuBLASLt read 16
+// bytes of a bias at a time, and its interface has no way to state a smaller alignment.
 const (
 	biasBytes = 1 << 20
 	biasAlign = 16
 )
 
-// table maps each operation to the function that runs it: the kernels' function, unless a file here replaces it.
-// Nothing checks the values of index tensors; the caller is responsible for them.
+// table maps each operation to the Go function that enqueues its kernels: the function in package
+// kernels, unless a file here replaces it. Nothing checks the values of index tensors; the caller
+// is responsible for them.
 var table = kernels.Operations.Clone()
 
-// launcher implements kernels.Launcher for one stream. It serves one operation after another.
+// launcher implements kernels.Launcher for one stream: the functions in package kernels enqueue
+// kernels through it. It serves one operation after another.
 type launcher struct {
 	stream  *stream
 	params  kernels.Params
-	scratch device.Mem // the stream's, from the first use on
+	scratch device.Mem // the stream's scratch memory, taken at first use
 	err     error      // error of the current operation
 	task    task       // the current operation
 }
@@ -41,8 +43,8 @@ func (d *dev) Do(s device.Stream, o device.Op) {
 	on(s).do(c, bad)
 }
 
-// do enqueues the kernels of an operation. w describes the operation and its longest expected time, for reports of
-// hangs.
+// do runs call, which enqueues the kernels of one operation. w describes the operation and its
+// longest expected time, for reports of hangs.
 func (l *launcher) do(call op.Call[kernels.Launcher], w task) error {
 	l.err, l.task = nil, w
 	if err := call.Run(l); err != nil {
@@ -51,10 +53,11 @@ func (l *launcher) do(call op.Call[kernels.Launcher], w task) error {
 	return l.err
 }
 
-// Params returns the parameters of the next launch, emptied.
+// Params returns the buffer for the parameters of the next launch, emptied.
 func (l *launcher) Params() *kernels.Params { return l.params.Reset() }
 
-// Launch enqueues k. After a failure it drops the rest of the operation.
+// Launch enqueues the kernel k. After the first failure, it ignores the other launches of the same
+// operation.
 func (l *launcher) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int, params *kernels.Params) {
 	if l.err != nil {
 		return
@@ -98,10 +101,12 @@ func (l *launcher) SharedBytes() int {
 	return 99 << 10
 }
 
-// MostWork returns the most FLOPs that a launch should have, if a watchdog ends long launches.
+// MostWork returns the most FLOPs that one launch should have, so that a watchdog does not end it.
+// 0: no limit.
 func (l *launcher) MostWork(dt device.DType) float64 { return l.stream.dev.mostWork[dt] }
 
-// memory returns n bytes of the stream's scratch memory, beginning at byte off. If n exceeds most, the operation fails.
+// memory returns n bytes of the stream's scratch memory, beginning at byte off. If n exceeds most,
+// the current operation fails.
 func (l *launcher) memory(off, n, most int64) device.Mem {
 	if l.err == nil && n > most {
 		l.err = fmt.Errorf("%d bytes of scratch memory, there are %d", n, most)
@@ -115,7 +120,8 @@ func (l *launcher) memory(off, n, most int64) device.Mem {
 	return l.scratch.Slice(off, n)
 }
 
-// free returns the scratch memory to the device, which gives it to another stream.
+// free is called when the stream is closed. It returns the scratch memory to the device, for
+// another stream.
 func (l *launcher) free() {
 	if l.scratch.Addr != 0 {
 		l.stream.dev.giveScratch(l.scratch)
@@ -146,10 +152,10 @@ func (d *dev) giveScratch(m device.Mem) {
 	d.scratch = append(d.scratch, m)
 }
 
-// functionName identifies a kernel.
+// functionName is the key of a kernel in dev.functions: its PTX module and its name there.
 type functionName struct{ module, name string }
 
-// function returns the kernel k of this device.
+// function returns CUDA's handle of the kernel k. The first call loads the kernel's module.
 func (d *dev) function(k *kernels.Kernel) (cudart.Function, error) {
 	key := functionName{k.Module, k.Name}
 	d.functionsMu.RLock()
@@ -175,8 +181,8 @@ func (d *dev) function(k *kernels.Kernel) (cudart.Function, error) {
 	return f, nil
 }
 
-// firstModule is loaded at start to check that the driver accepts mt's PTX. It is small, and has the PTX version and
-// target of all modules.
+// firstModule is the PTX module that is loaded when the device is opened, to check that the driver
+// accepts mt's PTX. It is small, and has the same PTX version and target as the other modules.
 const firstModule = "convert"
 
 // module returns a module of this device and loads it at first use. The driver takes seconds to compile all modules
@@ -200,6 +206,6 @@ func (d *dev) module(name string) (cudart.Module, error) {
 	return m, nil
 }
 
-// freeShared is the dynamic shared memory in bytes that a launch may use without setting an attribute of the kernel
-// first.
+// freeShared is the dynamic shared memory in bytes that any launch may use. For more, CUDA requires
+// setting an attribute of the kernel first.
 const freeShared = 48 << 10

@@ -15,8 +15,9 @@ import (
 
 func init() { op.Replace(&table, matMul) }
 
-// matMul computes a product with cuBLASLt, or with mt's own kernels if cuBLASLt is absent or refuses the product. For
-// a bf16 result cuBLASLt takes the bias in bf16, so the bias is rounded once more.
+// matMul computes a product with cuBLASLt, or with mt's own kernels if cuBLASLt is absent or
+// refuses the product. If the result is bf16, cuBLASLt wants the bias in bf16 too, so the bias is
+// rounded once more.
 func matMul(on kernels.Launcher, m *op.MatMul) error {
 	l := on.(*launcher)
 	d := l.stream.dev
@@ -56,8 +57,8 @@ func matMul(on kernels.Launcher, m *op.MatMul) error {
 	return nil
 }
 
-// cause adds the device's own error to err, an error of cuBLASLt. cuBLASLt reports all faults of the device under one
-// name.
+// cause adds the device's own error to err, an error of cuBLASLt. The device's error says more,
+// because cuBLASLt reports every fault of the device by the same code.
 func (s *stream) cause(err error) error {
 	if fault := s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda); fault != nil {
 		return fmt.Errorf("%w: %w", err, fault)
@@ -68,11 +69,11 @@ func (s *stream) cause(err error) error {
 // matmulCall is the C function that computes products of cuBLASLt.
 const matmulCall = "cublasLtMatmul"
 
-// errRefused is the error of a product that cuBLASLt does not compute.
+// errRefused is wrapped by the error of a product that cuBLASLt does not support.
 var errRefused = errors.New("cuBLASLt does not take the product")
 
-// refusal reports whether err only means that cuBLASLt does not compute this product. Any other error is a fault of the
-// device or the library.
+// refusal reports whether err only means that cuBLASLt does not support this product. Any other
+// error is a fault of the device or the library.
 func refusal(err error) bool {
 	if err == nil {
 		return false
@@ -81,12 +82,13 @@ func refusal(err error) bool {
 	return errors.As(err, &e) && e.Library == cudart.BlasLt && (errors.Is(e, cudart.ErrNotSupported) || errors.Is(e, cudart.ErrInvalidValue))
 }
 
-// productKey has everything on which the choice of an algorithm may depend. An extent that depends on the data is
-// rounded up to a power of two, so that few keys occur. An algorithm chosen for one extent computes all; only its speed
-// may differ.
+// productKey has every property of a product on which the choice of an algorithm may depend. If a
+// size depends on the data (the tokens of an expert), the key has the next power of two, so that
+// there are few keys. The algorithm chosen for such a key computes all smaller sizes too; only its
+// speed may not be the best.
 type productKey struct {
 	m, n, k                 int
-	ragged                  bool // m, or k with transA, is a rounded extent
+	ragged                  bool // m, or k with transA, is rounded up to a power of two
 	transA, transB, c, bias bool
 	in, out                 device.DType
 	align                   [5]uint16 // of A, B, C, D and the bias, in bytes
@@ -113,7 +115,8 @@ func (k productKey) String() string {
 	return fmt.Sprintf("%s align %v", s, k.align)
 }
 
-// alignment returns the largest power of two that divides addr, as far as it matters for the choice of an algorithm.
+// alignment returns the largest of device.Align, 16, 8, 4 and 2 that divides addr. Finer steps do
+// not change which algorithm is chosen.
 func alignment(addr uintptr) uint16 {
 	for _, n := range []uintptr{device.Align, 16, 8, 4} {
 		if addr%n == 0 {
@@ -138,9 +141,10 @@ func keyOf(m *op.MatMul) productKey {
 	return k
 }
 
-// shared returns the key under which products of similar shapes share an algorithm. Choosing takes time, and a last
-// chunk of tokens or a row of any length would otherwise be a new shape. The number of rows (with transA, of summands)
-// is rounded up to a power of two. Exact powers of two have keys of their own.
+// shared returns the key that products of similar shapes share when algorithms are timed. Without
+// it, each last chunk of tokens would be a new shape to time. The number of rows, or with transA
+// the number of summands, is rounded up to a power of two. A product whose number is exactly a
+// power of two has a key of its own.
 func (k productKey) shared(m *op.MatMul) productKey {
 	of := *m
 	n := *pick(m.TransA, &m.K, &m.M)
@@ -148,7 +152,8 @@ func (k productKey) shared(m *op.MatMul) productKey {
 	return keyOf(&of)
 }
 
-// takeable reports whether all tensors and rows of m begin at multiples of 16 bytes. cuBLASLt requires nothing else.
+// takeable reports whether all tensors and rows of m begin at multiples of 16 bytes. cuBLASLt can
+// compute every such product.
 func takeable(m *op.MatMul) bool {
 	for _, t := range []struct {
 		tensor device.Tensor
@@ -169,7 +174,7 @@ func pick[T any](ok bool, yes, no T) T {
 	return no
 }
 
-// product is a matrix product of one shape, as cuBLASLt describes it, with the algorithm that computes it.
+// product is cuBLASLt's description of the products with one key, and their algorithm.
 type product struct {
 	cudart.MatmulShape
 	algorithm cudart.Algorithm
@@ -177,11 +182,12 @@ type product struct {
 	refused   error              // errRefused with the reason; nil: cuBLASLt computes the product
 }
 
-// mostProducts is how many shapes of products are remembered. Batches of many lengths have many shapes.
+// mostProducts limits how many shapes of products the device remembers, because batches of many
+// lengths make many shapes. At the limit it forgets all.
 const mostProducts = 4096
 
-// run enqueues m. A shape always runs with the same algorithm and workspace size, so cuBLASLt gives the same bits
-// each time.
+// run enqueues the product m on cuBLASLt. A shape always runs with the same algorithm and workspace
+// size, so the result has the same bits each time.
 func (b *blas) run(m *op.MatMul, workspace device.Mem, l *launcher) (err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,8 +217,8 @@ func (b *blas) run(m *op.MatMul, workspace device.Mem, l *launcher) (err error) 
 			return err
 		}
 	}
-	// CUDA's libraries expect column-major matrices. The row-major D = A·B is the column-major Dᵀ = Bᵀ·Aᵀ, so A and B
-	// change places.
+	// CUDA's libraries expect column-major matrices. The row-major D = A·B is the column-major Dᵀ =
+	// Bᵀ·Aᵀ, so B is passed as A, and A as B.
 	a := cudart.MatmulArgs{Alpha: 1, A: cudart.DevicePtr(m.B.Addr), B: cudart.DevicePtr(m.A.Addr), C: cudart.DevicePtr(m.D.Addr),
 		D: cudart.DevicePtr(m.D.Addr), Algorithm: &p.algorithm, Workspace: cudart.DevicePtr(workspace.Addr), WorkspaceBytes: workspace.Bytes}
 	if !m.C.None() {
@@ -244,8 +250,8 @@ func (p *product) refuse(k productKey, why error) {
 	p.refused, p.algorithm = refusedError(k, why), cudart.Algorithm{}
 }
 
-// product returns the product with this key. If it is new, it describes the product to cuBLASLt and chooses an
-// algorithm. The caller holds b.mu.
+// product returns the product with this key. If the key is new, product creates cuBLASLt's
+// descriptors and chooses an algorithm. The caller holds b.mu.
 func (b *blas) product(key productKey, m *op.MatMul) (*product, error) {
 	if p := b.products[key]; p != nil {
 		return p, nil
@@ -323,7 +329,7 @@ func (b *blas) layouts(s *cudart.MatmulShape, k productKey) (err error) {
 	return err
 }
 
-// destroyLayouts destroys the created layouts of s, the last first.
+// destroyLayouts destroys those layouts of s that were created, in reverse order.
 func (b *blas) destroyLayouts(s *cudart.MatmulShape) (err error) {
 	for _, l := range [...]cudart.MatrixLayout{s.D, s.B, s.A} {
 		if l != 0 {
@@ -333,7 +339,7 @@ func (b *blas) destroyLayouts(s *cudart.MatmulShape) (err error) {
 	return err
 }
 
-// destroy destroys the layouts and the descriptor of p, the last first.
+// destroy destroys the layouts and the descriptor of p, in reverse order of creation.
 func (b *blas) destroy(p *product) error {
 	err := b.destroyLayouts(&p.MatmulShape)
 	if p.Desc != 0 {
@@ -360,13 +366,15 @@ func (b *blas) forget() error {
 	return err
 }
 
-// Algorithm is cuBLASLt's algorithm for products of one shape.
+// Algorithm says which algorithm of cuBLASLt computes products of one shape. A run records these
+// pairs, and a resumed run uses them again.
 type Algorithm struct {
 	Shape string    // sizes, transposes, types, alignment
 	Words [8]uint64 // cublasLtMatmulAlgo_t; zeros if mt's own kernel computes all products of the shape
 }
 
-// Algorithms lists the remembered shapes of matrix products, at most mostProducts, sorted, for the record of a run.
+// Algorithms lists the algorithms of all remembered shapes, sorted by shape, at most mostProducts.
+// The log of a run records them.
 func (d *dev) Algorithms() []Algorithm {
 	d.blas.mu.Lock()
 	defer d.blas.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"mt/device"
 )
 
-// block is one allocation of memory, for the device or the host.
+// block is one allocation by Alloc or AllocHost.
 type block struct {
 	purpose accounts.Purpose
 	bytes   int64  // requested size, rounded up to device.Align
@@ -63,7 +63,8 @@ func (d *dev) alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	return device.Mem{Addr: uintptr(ptr), Bytes: bytes}, nil
 }
 
-// fits returns an error for a request beyond the budget.
+// fits returns an error if an allocation of rounded bytes would exceed the budget. bytes is the
+// size that the caller asked for, which the error names.
 func (d *dev) fits(p accounts.Purpose, bytes, rounded int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -76,7 +77,9 @@ func (d *dev) fits(p accounts.Purpose, bytes, rounded int64) error {
 	return nil
 }
 
-// outOfMemory returns the error of an allocation that the driver refused with err.
+// outOfMemory returns the error for an allocation of the given bytes that the driver refused with
+// err. If the driver had too little memory, the error is a device.OutOfMemory that names the
+// purpose and the memory in use.
 func (d *dev) outOfMemory(p accounts.Purpose, bytes int64, err error) error {
 	if !errors.Is(err, cudart.ErrOutOfMemory) {
 		return fmt.Errorf("alloc %d bytes for %s: %w", bytes, p, err)
@@ -90,7 +93,8 @@ func (d *dev) outOfMemory(p accounts.Purpose, bytes int64, err error) error {
 	return fmt.Errorf("%w: %w: of its %s %s has %s free; is another process using it?", lacking, err, human.Bytes(total), d.name, human.Bytes(free))
 }
 
-// count adds bytes, which is negative for freed memory, to the usage of purpose p. The caller holds d.mu.
+// count adds bytes to the usage of purpose p; bytes is negative for freed memory. The caller holds
+// d.mu.
 func (d *dev) count(p accounts.Purpose, bytes int64) { d.usage.Count(p, bytes) }
 
 // AllocHost allocates zeroed host memory. The memory counts as HostStaging, and is pinned unless the system refuses.
@@ -138,15 +142,16 @@ func (d *dev) AllocHost(bytes int64) ([]byte, error) {
 	return data[:bytes:bytes], nil
 }
 
-// aligned returns bytes of the Go heap, aligned to device.Align.
+// aligned allocates bytes on the Go heap at a multiple of device.Align, for host memory that the
+// system refused to pin.
 func aligned(bytes int64) []byte {
 	b := make([]byte, bytes+device.Align)
 	off := int64(-address(b) & (device.Align - 1))
 	return b[off : off+bytes]
 }
 
-// zero clears b, with several threads if b is large. The first access makes the system map the pages, which is slow on
-// one thread.
+// zero clears b, on several threads if b is large. The first access makes the operating system map
+// the pages, which is slow on one thread.
 func zero(b []byte) {
 	const piece = 16 << 20
 	if len(b) <= piece {
@@ -158,7 +163,7 @@ func zero(b []byte) {
 	pool.Run((len(b)+piece-1)/piece, func(i int) { clear(b[i*piece : min(len(b), (i+1)*piece)]) })
 }
 
-// Free releases memory of Alloc. It panics for any other memory.
+// Free releases memory allocated by Alloc. It panics for any other memory.
 func (d *dev) Free(m device.Mem) {
 	if m.Addr != 0 {
 		d.forget(m.Addr, false)
@@ -166,7 +171,7 @@ func (d *dev) Free(m device.Mem) {
 	}
 }
 
-// FreeHost releases memory of AllocHost. It panics for any other memory.
+// FreeHost releases memory allocated by AllocHost. It panics for any other memory.
 func (d *dev) FreeHost(b []byte) {
 	if cap(b) == 0 {
 		return
@@ -176,8 +181,8 @@ func (d *dev) FreeHost(b []byte) {
 	}
 }
 
-// forget removes the allocation at addr from the accounts and returns it. host: it must be memory of AllocHost;
-// otherwise of Alloc.
+// forget removes the allocation at addr from the accounts and returns it. The allocation must be
+// from AllocHost if host is true, else from Alloc. Otherwise forget panics.
 func (d *dev) forget(addr uintptr, host bool) *block {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -193,8 +198,9 @@ func (d *dev) forget(addr uintptr, host bool) *block {
 	return b
 }
 
-// refused reports whether err means only that the system does not pin this memory. The reasons are the limit of locked
-// memory and the kind of mapping. Any other error is a failure.
+// refused reports whether err, an error of pinning memory, only means that the system does not pin
+// this memory. The reasons are the limit of locked memory and the kind of mapping. Any other error
+// is a failure.
 func refused(err error) bool {
 	var e *cudart.Error
 	if !errors.As(err, &e) || e.Library != cudart.Runtime { // an error of setting the context
@@ -214,8 +220,8 @@ const (
 	codeNotPermitted    = 800
 )
 
-// pin adds a range to the list of pinned ranges, which is sorted by address, and unpin removes a range. The caller
-// holds d.mu.
+// pin adds a range to the list of pinned ranges, which is sorted by address. unpin, below, removes
+// a range. The caller holds d.mu.
 func (d *dev) pin(b []byte) {
 	s := span{address(b), address(b) + uintptr(len(b))}
 	i := sort.Search(len(d.spans), func(i int) bool { return d.spans[i].from >= s.from })
@@ -231,8 +237,9 @@ func (d *dev) unpin(addr uintptr) {
 	}
 }
 
-// run looks at the start of b. It returns how many bytes are in one pinned range, or outside all of them, and which of
-// both. A caller cuts copies there, because CUDA refuses a copy across such a border.
+// run reports whether b begins in pinned memory, and how many of its bytes follow before that
+// changes. Callers cut copies there, because CUDA refuses a copy across the border of a pinned
+// range.
 func (d *dev) run(b []byte) (bytes int64, pinned bool) {
 	from := address(b)
 	d.mu.Lock()
@@ -257,7 +264,7 @@ func (d *dev) spanOf(addr uintptr) (span, bool) {
 	return span{}, false
 }
 
-// Usage counts memory by purpose.
+// Usage returns the memory in use by purpose, the peaks and the limit.
 func (d *dev) Usage() device.Usage {
 	d.mu.Lock()
 	defer d.mu.Unlock()

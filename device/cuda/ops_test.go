@@ -20,13 +20,13 @@ import (
 	"mt/internal/testkit"
 )
 
-// parts is the number of parts that the table is cut into. The parts run side by
-// side, each with a device of its own.
+// parts is how many parts TestOps splits the conformance cases into. The parts run in parallel,
+// each with a device of its own.
 const parts = 4
 
-// TestOps runs the table of operations with matrix products by cuBLASLt, and the products again by mt's own kernels.
-// It runs one case in seven of mt's own products and of operations other than products, whose kernels have tests of
-// their own. Long tests run all.
+// TestOps: the conformance cases of all operations pass, with matrix products by cuBLASLt, and the
+// product cases again with mt's own kernels. By default it runs all products by cuBLASLt and one in
+// seven of the other cases, whose kernels have tests of their own. Long tests run all cases.
 func TestOps(t *testing.T) {
 	some := conformance.OneIn(testkit.Every(t, 7))
 	if testing.Short() {
@@ -59,7 +59,8 @@ func TestOps(t *testing.T) {
 	}
 }
 
-// cuBLASLt computes products with one algorithm for each shape. mt's own kernels compute products that it refuses.
+// TestAlgorithms: cuBLASLt computes products with one algorithm for each shape. mt's own kernels
+// compute the products that cuBLASLt refuses.
 func TestAlgorithms(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	s := newStream(t, d, "s")
@@ -89,8 +90,9 @@ func TestAlgorithms(t *testing.T) {
 	}
 }
 
-// The number of rows of an expert's products, or the length of its sums, depends on the data. The list of algorithms
-// and the queries grow with its powers of two. The values are those of the exact number.
+// TestRaggedProducts: an expert's number of tokens, which is M or K of its products, depends on the
+// data. Such numbers are rounded up to powers of two in the keys, so that 70 numbers query cuBLASLt
+// for only a few algorithms. The results are still those of the exact number.
 func TestRaggedProducts(t *testing.T) {
 	for _, refuse := range []int{0, 15} {
 		for trans, want := range map[bool]string{
@@ -119,7 +121,8 @@ func TestRaggedProducts(t *testing.T) {
 	}
 }
 
-// raggedProducts computes products of 1 to 70 rows (with trans, sums of 1 to 70 terms), and returns their keys.
+// raggedProducts computes products whose number of rows is read from device memory: 1 to 70 rows
+// (with trans, sums of 1 to 70 terms). It checks the results and returns the keys of the products.
 func raggedProducts(t *testing.T, d *dev, trans bool) map[string]bool {
 	t.Helper()
 	const n = 3
@@ -159,7 +162,8 @@ func floats(b []byte) []float64 {
 	return v
 }
 
-// A product whose proposed algorithm cuBLASLt refuses is computed anyway, and noted once.
+// TestRefusedProducts: if cuBLASLt refuses an algorithm that it has proposed, mt's own kernel
+// computes the product, and the user gets one note.
 func TestRefusedProducts(t *testing.T) {
 	for _, code := range []int{7, 15} { // invalid value, not supported
 		d, _ := newDevice(t, emu.Options{RefuseProducts: code}, Options{})
@@ -193,7 +197,8 @@ func TestRefusedProducts(t *testing.T) {
 	}
 }
 
-// TestFallbacks lists the refused products whose addresses and rows are multiples of 16 bytes.
+// TestFallbacks: Fallbacks lists a refused product only if its addresses and rows are multiples of
+// 16 bytes. cuBLASLt is known not to compute the others.
 func TestFallbacks(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{RefuseProducts: 15}, Options{})
 	s := newStream(t, d, "s")
@@ -218,7 +223,7 @@ func TestFallbacks(t *testing.T) {
 	}
 }
 
-// A bias may be at any address; cuBLASLt gets an aligned copy.
+// TestUnalignedBias: a bias may begin at any address. cuBLASLt gets a copy at an aligned address.
 func TestUnalignedBias(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	s := newStream(t, d, "s")
@@ -237,7 +242,8 @@ func TestUnalignedBias(t *testing.T) {
 	}
 }
 
-// An error of cuBLASLt includes the device's own error.
+// TestProductOnALostDevice: if the device is lost, the error of a cuBLASLt product also names the
+// device's own error.
 func TestProductOnALostDevice(t *testing.T) {
 	calls := func(o emu.Options) (at int, err error) {
 		drv := emu.New(o)
@@ -269,7 +275,8 @@ func TestProductOnALostDevice(t *testing.T) {
 	}
 }
 
-// The list of shapes is limited, and forgotten shapes release their resources.
+// TestProductsAreForgotten: the device remembers at most mostProducts shapes of products. When it
+// forgets shapes, it destroys their descriptors.
 func TestProductsAreForgotten(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	s := newStream(t, d, "s")
@@ -285,7 +292,8 @@ func TestProductsAreForgotten(t *testing.T) {
 	}
 }
 
-// Heads beyond MaxHeadDim are an error; heads of MaxHeadDim are not.
+// TestWidestHeads: attention accepts heads of MaxHeadDim elements, and returns an error for larger
+// ones.
 func TestWidestHeads(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	m := alloc(t, d, 8192)
@@ -307,7 +315,8 @@ func TestWidestHeads(t *testing.T) {
 	})
 }
 
-// TestAlignment: addresses that algorithms distinguish have different keys.
+// TestAlignment: alignment returns the largest of device.Align, 16, 8, 4 and 2 that divides an
+// address. Algorithms depend on it.
 func TestAlignment(t *testing.T) {
 	for addr, want := range map[uintptr]uint16{0: device.Align, 3 * device.Align: device.Align, device.Align + 16: 16, 48: 16, 24: 8, 20: 4, 6: 2} {
 		if got := alignment(addr); got != want {

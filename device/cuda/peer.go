@@ -10,8 +10,9 @@ import (
 	"mt/device"
 )
 
-// Reach gives this device access to the memory of another GPU, if NVLink or PCI Express connects them. Access lasts
-// as long as the context.
+// Reach gives this device access to the memory of another GPU, if NVLink or PCI Express connects
+// them. It returns false if there is no such path or the path corrupts bytes. Access lasts as long
+// as the context.
 func (d *dev) Reach(to device.Device) (bool, error) {
 	other, ok := device.Inner(to).(*dev)
 	if !ok || other.cuda != d.cuda {
@@ -81,13 +82,14 @@ func (d *dev) copiesTo(other *dev) (right bool, err error) {
 	err = down.Sync()
 	up.CopyH2D(src, sent)
 	up.(*stream).copyPeer(other, dst, src)
-	err = errors.Join(err, up.Close()) // waits
+	err = errors.Join(err, up.Close()) // Close waits for the copy
 	down.CopyD2H(got, dst)
 	err = errors.Join(err, down.Close())
 	return bytes.Equal(sent, got), err
 }
 
-// reached returns the CUDA device that to wraps, if Reach has returned true for it. Otherwise it returns an error.
+// reached returns the GPU behind the device to, which may be wrapped. It returns an error unless
+// Reach has returned true for that GPU.
 func (d *dev) reached(to device.Device) (*dev, error) {
 	other, ok := device.Inner(to).(*dev)
 	if !ok {

@@ -14,7 +14,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// several opens all devices of one driver.
+// several opens all o.Devices devices of one emulated driver.
 func several(t *testing.T, o emu.Options) (drv *emu.Driver, out []device.Device) {
 	t.Helper()
 	drv, c := bind(t, o)
@@ -31,7 +31,8 @@ func several(t *testing.T, o emu.Options) (drv *emu.Driver, out []device.Device)
 	return drv, out
 }
 
-// TestPeers: GPUs of one driver copy to each other, and to nothing else.
+// TestPeers: two GPUs of one driver reach each other's memory, and copies between them have the
+// right bytes. A GPU reaches neither itself nor a CPU device.
 func TestPeers(t *testing.T) {
 	for _, mode := range []emu.Mode{emu.Eager, emu.Random, emu.Lazy} {
 		drv, d := several(t, emu.Options{Devices: 2, Mode: mode, Seed: 5})
@@ -47,8 +48,8 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// TestNoPeers: without a path between GPUs, or with one that corrupts bytes, no GPU reaches another. A copy is
-// refused before it is made.
+// TestNoPeers: Reach returns false if there is no path between two GPUs, or if the path corrupts
+// bytes. A later peer copy is then an error, and nothing is copied.
 func TestNoPeers(t *testing.T) {
 	for note, o := range map[string]emu.Options{"": {WithoutPeers: true}, "other bytes arrive": {SpoilPeers: true}} {
 		o.Devices = 2
@@ -72,8 +73,8 @@ func TestNoPeers(t *testing.T) {
 	}
 }
 
-// TestFailingPeers: every call of Reach and of a peer copy fails once. Its error is reported, or the device is not
-// reached, and nothing is left behind.
+// TestFailingPeers: each CUDA call of Reach and of a peer copy fails in turn. The error is reported
+// or Reach returns false, and no resources stay allocated.
 func TestFailingPeers(t *testing.T) {
 	testkit.NotShort(t)
 	try := func(o emu.Options) (drv *emu.Driver, before int, reached bool, err error) {

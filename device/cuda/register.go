@@ -12,13 +12,14 @@ import (
 	"mt/base/human"
 )
 
-// This file pins host memory. One thread pins a few gigabytes a second, and a run has hundreds. So memory is
-// registered in pieces, several at a time. Each piece is a range of its own for the driver, and copies are cut where
-// pieces meet (stream.go). Memory with touching pages is merged before it is cut, so a model of thousands of tiles
-// has few pieces.
+// This file pins host memory. One thread pins a few GB a second, and a run has hundreds of GB. So
+// memory is cut into pieces, and several threads pin a piece each. CUDA treats each piece as a
+// separate range, and copies are cut where pieces meet (stream.go). Memory whose pages touch is
+// merged before it is cut, so a model of thousands of tiles has few pieces.
 //
-// Register itself pins the memory that is used first. A goroutine pins the rest beside the device's work, in the
-// order of first use. Until a piece is pinned, its copies go through staging memory, as for all unpinned memory.
+// Register itself pins the memory that is used first. A goroutine pins the rest while the device
+// works, in the order of first use. Until a piece is pinned, its copies go through staging memory,
+// as for all unpinned memory.
 
 // pinPiece is the largest size of a piece, the memory that one call of the driver pins. Pieces end at multiples of
 // pinPiece in the address space, where huge pages end too.
@@ -31,7 +32,7 @@ const (
 	pinBeside  = 2
 )
 
-// piece is a range of memory that one call to the driver pins.
+// piece is a range of host memory that one call of the driver pins.
 type piece struct {
 	mem []byte
 	use int   // the first of Register's slices that shares bytes with the piece
@@ -41,15 +42,15 @@ type piece struct {
 // pinning is the part of a call of Register that a goroutine pins while the device works.
 type pinning struct {
 	pieces  []piece
-	total   int64 // bytes of the whole call
+	total   int64 // bytes of the whole call of Register
 	refused refusals
 	stop    atomic.Bool
 	ended   sync.WaitGroup
 }
 
-// refusals counts the memory that the system refused to pin.
+// refusals sums up the memory that the system refused to pin.
 type refusals struct {
-	err   error // of the last one
+	err   error // the reason for the last refusal
 	bytes int64
 }
 
@@ -88,8 +89,8 @@ func (d *dev) ranges(memory [][]byte) (out [][]byte) {
 	return out
 }
 
-// extend returns the bytes bytes of memory that begin where b begins. They may belong to several allocations, which
-// checkptr would report.
+// extend returns a slice that begins where b begins and has the given number of bytes. The bytes
+// may belong to several allocations, which checkptr would report.
 //
 //go:nocheckptr
 func extend(b []byte, bytes uintptr) []byte { return unsafe.Slice(unsafe.SliceData(b), bytes) }
@@ -108,8 +109,8 @@ func (d *dev) pieces(memory [][]byte) (out []piece, total int64) {
 	return out, total
 }
 
-// forAll calls f for every piece, on up to threads goroutines at a time, and waits for all calls. total is the bytes of
-// the pieces.
+// forAll calls f for every piece, on at most threads goroutines at a time, and waits for all calls.
+// The size of all pieces, total bytes, also limits the number of goroutines.
 func (d *dev) forAll(pieces []piece, total int64, threads int, f func(*piece)) {
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -123,8 +124,9 @@ func (d *dev) forAll(pieces []piece, total int64, threads int, f func(*piece)) {
 	all.Wait()
 }
 
-// byFirstUse sorts pieces in the order in which they will be used. A piece is used with the first slice of memory that
-// shares bytes with it. Before the call the pieces must be sorted by address.
+// byFirstUse sorts pieces in the order of their first use. The slices in memory are used in order,
+// and a piece is used with the first slice that shares bytes with it. Before the call the pieces
+// must be sorted by address.
 func byFirstUse(pieces []piece, memory [][]byte) {
 	for i := range pieces {
 		pieces[i].use = len(memory)
@@ -144,10 +146,11 @@ func byFirstUse(pieces []piece, memory [][]byte) {
 	slices.SortStableFunc(pieces, func(a, b piece) int { return cmp.Compare(a.use, b.use) })
 }
 
-// Register pins memory, which is given in the order of its first use. It pins as much as pinThreads pieces have before
-// it returns. A goroutine pins the rest while the device works. Pieces that the system refuses to pin stay unpinned,
-// and their copies go through staging buffers. A unified device pins everything before Register returns, and a refusal
-// is an error. If another error occurs before Register returns, nothing of memory is pinned.
+// Register pins memory, which is given in the order of its first use. Before it returns, it pins
+// the bytes of up to pinThreads pieces. A goroutine pins the rest while the device works. Copies of
+// pieces that the system refuses to pin go through staging buffers. A unified device pins
+// everything before Register returns, and a refusal is an error. If another error occurs before
+// Register returns, nothing of memory is pinned.
 func (d *dev) Register(memory ...[]byte) error {
 	if d.leaving.Load() {
 		return nil
@@ -171,8 +174,8 @@ func (d *dev) Register(memory ...[]byte) error {
 	return nil
 }
 
-// RegisterBy pins all memory before it returns, with threads pieces at a time. Measurements use it to show what several
-// threads gain.
+// RegisterBy pins all memory before it returns, with up to threads pieces at a time. Register calls
+// it for a unified device, and measurements call it to show how much several threads gain.
 func (d *dev) RegisterBy(threads int, memory ...[]byte) error {
 	pieces, total := d.pieces(memory)
 	refused, err := d.registerFirst(pieces, total, threads)
@@ -184,8 +187,9 @@ func (d *dev) RegisterBy(threads int, memory ...[]byte) error {
 	return err
 }
 
-// registerFirst pins pieces before Register returns; bytes is their total size, and threads how many are pinned at a
-// time. out holds what the system refused. After any other error none of the pieces is pinned.
+// registerFirst pins pieces before Register returns, up to threads at a time; bytes is their total
+// size. It returns the memory that the system refused to pin. After any other error none of the
+// pieces is pinned.
 func (d *dev) registerFirst(pieces []piece, bytes int64, threads int) (out refusals, err error) {
 	d.registerAll(pieces, bytes, threads)
 	for _, p := range pieces {
@@ -202,17 +206,19 @@ func (d *dev) registerFirst(pieces []piece, bytes int64, threads int) (out refus
 
 func (r *refusals) add(p *piece) { r.err, r.bytes = p.err, r.bytes+int64(len(p.mem)) }
 
-// noteRefused adds a note for the user, if the system refused to pin some of total bytes: how much, and why.
+// noteRefused adds a note for the user if the system refused to pin memory: how much of total
+// bytes, and why.
 func (d *dev) noteRefused(r refusals, total int64) {
 	if r.err != nil {
 		d.refuse(fmt.Sprintf("%s of %s", human.Bytes(r.bytes), human.Bytes(total)), r.err)
 	}
 }
 
-// registerAll pins the pieces that one goroutine or several work on, until one fails. A refusal of the system does not
-// count as failure. It reports progress to Options.Pinning; total is the bytes of all pieces.
+// registerAll pins pieces, on at most threads goroutines, until one fails. A refusal by the system
+// sets the piece's error and does not count as failure. It reports progress to Options.Pinning;
+// total is the size of all pieces in bytes.
 func (d *dev) registerAll(pieces []piece, total int64, threads int) {
-	var mu sync.Mutex // of the following variables
+	var mu sync.Mutex // guards the following variables
 	var done int64
 	var failed atomic.Bool
 	d.forAll(pieces, total, threads, func(p *piece) {
@@ -230,7 +236,7 @@ func (d *dev) registerAll(pieces []piece, total int64, threads int) {
 	})
 }
 
-// register pins a piece. If the driver does not pin it, register sets the piece's error.
+// register pins the piece p. If the driver does not pin it, register stores the error in p.err.
 func (d *dev) register(p *piece) {
 	if p.err = d.cuda.HostRegister(d.context, p.mem); p.err != nil {
 		return
@@ -241,7 +247,8 @@ func (d *dev) register(p *piece) {
 	d.pin(p.mem)
 }
 
-// registerBeside starts the goroutine that pins r, the rest of a call of Register, while the device works.
+// registerBeside starts a goroutine that pins r, the part of a call of Register that is not used
+// first, while the device works.
 func (d *dev) registerBeside(r *pinning) {
 	d.mu.Lock()
 	d.pinnings = append(d.pinnings, r)
@@ -262,8 +269,8 @@ func (d *dev) registerBeside(r *pinning) {
 	})
 }
 
-// endPinning is called when the goroutine of r has ended. It notes which pieces the system refused. Other errors are
-// kept for Close, because no other call returns them.
+// endPinning is called when the goroutine that pins r has ended. It notes how much memory the
+// system refused to pin. It keeps other errors for Close, because no other call returns them.
 func (d *dev) endPinning(r *pinning) {
 	for _, p := range r.pieces {
 		switch {
@@ -288,8 +295,8 @@ func (d *dev) AwaitPinned() {
 	}
 }
 
-// stopPinning stops the goroutines of pinnings, and waits for their ends. It stops those that pin one of pieces; nil:
-// all.
+// stopPinning stops the goroutines that pin memory in the background, and waits until they have
+// ended. It stops only those that pin one of pieces; if pieces is nil, all.
 func (d *dev) stopPinning(pieces []piece) {
 	at := map[uintptr]bool{}
 	for _, p := range pieces {
@@ -299,7 +306,7 @@ func (d *dev) stopPinning(pieces []piece) {
 	d.mu.Lock()
 	d.pinnings = slices.DeleteFunc(d.pinnings, func(r *pinning) bool {
 		is := pieces == nil
-		for i := range r.pieces { // their errors are being written
+		for i := range r.pieces { // other fields of the pieces are being written
 			is = is || at[address(r.pieces[i].mem)]
 		}
 		if is {
@@ -342,10 +349,10 @@ func (d *dev) unregister(pieces []piece, total int64) {
 	})
 }
 
-// LeavePinned says that the process ends with the device. From then on the device unpins nothing: unpinning takes
-// long, and the system does it anyway when a process ends. Close leaves the context to the system too. Memory that
-// stays pinned must not be reused for something else, so the device pins nothing more. Later memory is copied through
-// staging memory.
+// LeavePinned says that the process ends with the device. From then on the device unpins nothing
+// and Close leaves the context alone: both take long, and the system does it anyway when a process
+// ends. The device also pins nothing more, since memory that stays pinned would be reused at the
+// same address. Later memory is copied through staging memory.
 func (d *dev) LeavePinned() {
 	d.leaving.Store(true)
 	d.stopPinning(nil)

@@ -18,7 +18,8 @@ import (
 
 const page = 4096
 
-// pages returns bytes bytes at the beginning of a page. Neighbouring bytes differ.
+// pages returns a slice of the given number of bytes that begins at a page border. Neighbouring
+// bytes differ.
 func pages(bytes int) []byte {
 	b := make([]byte, bytes+page)
 	b = b[-address(b)&(page-1):][:bytes]
@@ -28,8 +29,8 @@ func pages(bytes int) []byte {
 	return b
 }
 
-// there copies from to the device and back into to, and reports whether a copy was staged. Both may be pinned in
-// pieces or in part.
+// there copies from to the device and back into to, and fails the test if bytes differ. It reports
+// whether a copy went through staging buffers. Both slices may be pinned in pieces or in part.
 func there(t *testing.T, d device.Device, to, from []byte) (staged bool) {
 	t.Helper()
 	m, err := d.Alloc(accounts.Batch, int64(len(from)))
@@ -48,8 +49,8 @@ func there(t *testing.T, d device.Device, to, from []byte) (staged bool) {
 	return staged
 }
 
-// TestRegisterInPieces: memory is pinned in pieces, Pinning is told the progress, and copies between any pieces are
-// not staged.
+// TestRegisterInPieces: memory is pinned in pieces, Options.Pinning is called with the progress,
+// and copies between any two pieces are not staged.
 func TestRegisterInPieces(t *testing.T) {
 	var told []int64
 	d, drv := newDevice(t, emu.Options{Mode: emu.Random}, Options{PinPiece: 2 * page, Pinning: func(done, total int64) {
@@ -95,7 +96,8 @@ func TestRegisterInPieces(t *testing.T) {
 	}
 }
 
-// inAPiece returns bytes bytes of memory within one piece, wherever the system puts it.
+// inAPiece returns memory that lies within one piece. Where the Go heap puts memory is unknown, so
+// it tries several allocations.
 func inAPiece(t *testing.T, d *dev, bytes int) []byte {
 	t.Helper()
 	each := uintptr(d.pieceSize())
@@ -111,8 +113,9 @@ func inAPiece(t *testing.T, d *dev, bytes int) []byte {
 	return nil
 }
 
-// TestPagesInCommon: tiles with touching pages are registered as one range, for any page size. The driver would
-// refuse the second of two tiles that share a page. Copies of single tiles are neither staged nor cut.
+// TestPagesInCommon: tiles whose pages touch are registered as one range, for pages of 4 KiB and
+// larger. The driver would refuse the second of two tiles that share a page. Copies of single tiles
+// are neither staged nor cut.
 func TestPagesInCommon(t *testing.T) {
 	const large = 64 << 10
 	for name, tc := range map[string]struct {
@@ -151,7 +154,8 @@ func TestPagesInCommon(t *testing.T) {
 	}
 }
 
-// TestThousandsOfTiles: a model of 6,144 experts' tiles has as many registrations as its memory has pieces.
+// TestThousandsOfTiles: the 6,144 tiles of a model's experts need as many registrations as their
+// memory has pieces, not one for each tile.
 func TestThousandsOfTiles(t *testing.T) {
 	const tiles, bytes = 6144, 2 * page
 	d, drv := newDevice(t, emu.Options{HostPage: 64 << 10}, Options{Page: 64 << 10, PinPiece: 16 << 20})
@@ -166,7 +170,7 @@ func TestThousandsOfTiles(t *testing.T) {
 	}
 }
 
-// TestThreadsOfRegistering: as many pieces are registered at a time as there are threads, and no more.
+// TestThreadsOfRegistering: with n threads, n pieces are registered at a time, and never more.
 func TestThreadsOfRegistering(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{PinPiece: page})
 	pieces, total := d.pieces([][]byte{pages(16 * page)})
@@ -187,7 +191,8 @@ func TestThreadsOfRegistering(t *testing.T) {
 	}
 }
 
-// TestPiecesAtATime: a piece being registered does not delay other pieces.
+// TestPiecesAtATime: pinThreads pieces are pinned at the same time. The test hangs if one of them
+// waits for another.
 func TestPiecesAtATime(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{PinPiece: page})
 	pieces, total := d.pieces([][]byte{pages(2 * pinThreads * page)})
@@ -205,7 +210,8 @@ func TestPiecesAtATime(t *testing.T) {
 	}
 }
 
-// TestRegisterRefusedInPart: pinned pieces stay pinned, the rest is staged, and the note says how much the rest is.
+// TestRegisterRefusedInPart: if the system refuses some pieces, the others stay pinned. Copies of
+// the refused ones are staged, and the note says how much memory that is.
 func TestRegisterRefusedInPart(t *testing.T) {
 	d, drv := newDevice(t, emu.Options{RegisterLimit: 5 * page}, Options{PinPiece: page})
 	from, to := pages(8*page), make([]byte, 8*page)
@@ -225,8 +231,8 @@ func TestRegisterRefusedInPart(t *testing.T) {
 	}
 }
 
-// TestRegisterFails makes each call of a registration fail, one by one. No memory stays pinned, and the error says
-// how much memory it was and what to do.
+// TestRegisterFails: each CUDA call of Register fails in turn. No memory stays pinned, and the
+// error says how much memory it was and what the user can do.
 func TestRegisterFails(t *testing.T) {
 	try := func(o emu.Options) (from, to int, name string) {
 		d, drv := newDevice(t, o, Options{PinPiece: page})

@@ -9,7 +9,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestSSD runs all cases of the state space scan. A short test runs one in three.
+// TestSSD: all conformance cases of SSD, the state space scan of Mamba-2, pass forward and
+// backward. A short test runs one case in three.
 func TestSSD(t *testing.T) {
 	some := conformance.OneIn(testkit.Every(t, 3))
 	d, _ := newDevice(t, emu.Options{Mode: emu.Lazy, Threads: 1}, Options{})

@@ -28,7 +28,7 @@ const (
 type staging struct {
 	stream *stream
 	slabs  [2]slab
-	pool   *parallel.Pool // copies within host memory
+	pool   *parallel.Pool // threads that copy within host memory
 }
 
 // prepare ensures that the slabs are large enough for a copy of n bytes, and allocates larger ones if not.
@@ -67,7 +67,8 @@ func (g *staging) prepare(n int64) error {
 	return nil
 }
 
-// settle waits until the last copy from or to the slab sl has ended.
+// settle waits until the last copy from or to the slab has ended, so that the host may use its
+// memory again.
 func (g *staging) settle(sl *slab) error {
 	if !sl.busy {
 		return nil
@@ -76,8 +77,8 @@ func (g *staging) settle(sl *slab) error {
 	return g.stream.dev.cuda.EventSynchronize(g.stream.dev.context, sl.done)
 }
 
-// piece returns the i-th piece of a copy of n bytes: the offset where it begins, its size in bytes, and the slab that
-// it goes through. Size 0: the copy has no such piece.
+// piece returns the i-th piece of a copy of n bytes: its offset, its size in bytes, and its slab.
+// The size is 0 if the copy has fewer pieces.
 func (g *staging) piece(i int, n int64) (off, size int64, sl *slab) {
 	each := int64(min(len(g.slabs[0].mem), len(g.slabs[1].mem)))
 	off = min(n, int64(i)*each)
@@ -134,8 +135,8 @@ func (g *staging) down(dst []byte, src device.Mem) error {
 	}
 }
 
-// enqueue enqueues a copy of size bytes from src to dst. One of them is the slab sl. It also records the event that
-// tells when sl is free again.
+// enqueue enqueues a copy of size bytes between the slab sl and the device, from src to dst. Then
+// it records sl.done, the event that tells when sl is free again.
 func (g *staging) enqueue(sl *slab, dst, src uintptr, size int64, kind cudart.MemcpyKind) error {
 	s := g.stream
 	if err := s.dev.cuda.MemcpyAsync(s.dev.context, dst, src, size, kind, s.cuda); err != nil {
@@ -148,7 +149,8 @@ func (g *staging) enqueue(sl *slab, dst, src uintptr, size int64, kind cudart.Me
 	return s.copied("cudaMemcpyAsync", [...]string{cudart.HostToDevice: "CopyH2D", cudart.DeviceToHost: "CopyD2H"}[kind], size, leastLink)
 }
 
-// copy copies src to dst in host memory on several threads, because one thread is slower than a link.
+// copy copies src to dst in host memory. It uses several threads, because one thread copies slower
+// than the link to the GPU.
 func (g *staging) copy(dst, src []byte) {
 	const part = 512 << 10
 	g.pool.Run((len(src)+part-1)/part, func(i int) {

@@ -19,7 +19,8 @@ var (
 	errStreamClosed = errors.New("the stream is closed")
 )
 
-// what is the kind of a command. After a failure the stream drops commands, except for the kinds from recording on.
+// what is the kind of a command. After a failure the stream drops operations, copies and zeros. It
+// still executes recordings, waits and notifications, for which others wait.
 type what uint8
 
 const (
@@ -34,11 +35,12 @@ const (
 	notifying
 )
 
-// command is a call on a stream that is to be enqueued on the CUDA stream, at once or by the worker.
+// command is one call of a stream's method, such as a copy, to be enqueued on the CUDA stream at
+// once or by the worker.
 type command struct {
 	name string
 	what what
-	slow bool // may wait on the host, so it goes to the worker; a slow copy is staged
+	slow bool // may wait on the host, so the worker executes it; a slow copy goes through staging slabs
 
 	call     op.Call[kernels.Launcher] // operation
 	task     task                      // operation
@@ -50,21 +52,23 @@ type command struct {
 	f        func(error)               // notifying
 }
 
-// notice is a notification that the goroutine of notifications has yet to deliver.
+// notice is a notification (Notify) that waits for its turn. The stream's notification goroutine
+// delivers notices in order.
 type notice struct {
 	after cudart.Event // the event that it waits for; 0: recording the event failed
 	at    uint64       // the notification comes after the first at launches
 	f     func(error)
 }
 
-// stream implements device.Stream. A call enqueues on the CUDA stream at once, unless the worker still has earlier
-// work. Then the worker enqueues the call too.
+// stream implements device.Stream. The caller's goroutine enqueues a call on the CUDA stream at
+// once. If the worker still has earlier work of this stream, the worker enqueues the call too, to
+// keep the order.
 type stream struct {
 	dev     *dev
 	name    string
 	cuda    cudart.Stream
 	notices *parallel.Queue[notice]
-	later   *parallel.Queue[command] // for the worker
+	later   *parallel.Queue[command] // commands for the worker
 	worker  sync.Once                // starts the worker
 	ended   sync.WaitGroup
 	closing sync.Once
@@ -81,10 +85,10 @@ type stream struct {
 	launcher launcher
 }
 
-// on returns s as a stream of this package.
+// on returns s, which must be a stream of this package, as its own type.
 func on(s device.Stream) *stream { return s.(*stream) }
 
-// NewStream creates a stream and starts the goroutine of its notifications.
+// NewStream creates a stream and starts the goroutine that delivers its notifications.
 func (d *dev) NewStream(name string) (device.Stream, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,15 +107,15 @@ func (d *dev) NewStream(name string) (device.Stream, error) {
 	return s, nil
 }
 
-// tell waits for the work that precedes a notification, and then delivers the notification. If a fault of the device
-// shows up in this wait, it becomes the stream's error.
+// tell delivers the notification n. First it waits for the work that was enqueued before n. If a
+// fault of the device shows up in this wait, it becomes the stream's error.
 func (s *stream) tell(n notice) {
 	if n.after == 0 {
 		s.finish()
 	} else {
 		if err := s.dev.cuda.EventSynchronize(s.dev.context, n.after); err != nil {
 			s.fail("Notify", err)
-			s.dev.regret(err) // the last Sync may have been earlier
+			s.dev.regret(err) // if no Sync follows, only Close reports it
 		}
 		s.unended.reached(s.dev, n.at)
 		s.dev.giveEvent(n.after)
@@ -119,8 +123,9 @@ func (s *stream) tell(n notice) {
 	n.f(s.Err())
 }
 
-// put enqueues c at once. If the worker still has earlier commands, it gets c as well, to keep the order. put returns
-// false if the stream is closed; then the call fails.
+// put executes c at once on the caller's goroutine. If c is slow, or the worker still has earlier
+// commands, put gives c to the worker instead. It returns false if the stream is closed; then the
+// stream fails.
 func (s *stream) put(c command) bool {
 	switch {
 	case s.closed.Load():
@@ -139,7 +144,8 @@ func (s *stream) put(c command) bool {
 	return true
 }
 
-// execute enqueues c on the CUDA stream. It turns a panic into an error of the call.
+// execute enqueues c on the CUDA stream. If that panics, the stream fails with an error that names
+// the call.
 func (s *stream) execute(c command) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -202,7 +208,8 @@ func (s *stream) run(c *command) error {
 	return s.copied(call, c.name, bytes, rate)
 }
 
-// fail records err, the error of the call name, unless the stream has failed before.
+// fail makes err the stream's error, unless the stream has failed before. name is the call that
+// failed.
 func (s *stream) fail(name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,7 +226,8 @@ func (s *stream) fail(name string, err error) {
 	}
 }
 
-// do enqueues c. A bad that is not nil says that the caller's arguments were wrong; then the stream fails with bad.
+// do enqueues c. If the caller's arguments were wrong, bad is the error, and the stream fails with
+// it.
 func (s *stream) do(c command, bad error) {
 	if bad != nil {
 		s.fail(c.name, bad)
@@ -229,9 +237,9 @@ func (s *stream) do(c command, bad error) {
 	}
 }
 
-// copies enqueues a copy between host and mem, memory of the device. It cuts host where pinned and unpinned memory
-// meet, and enqueues a command for each part. Unpinned parts go through the staging slabs. If bad is not nil, the
-// stream fails with it.
+// copies enqueues a copy between the slice host and the device memory mem. It cuts host where
+// pinned and unpinned memory meet, and enqueues a command for each part. Unpinned parts go through
+// the staging slabs. If bad is not nil, the stream fails with it.
 func (s *stream) copies(name string, what what, mem device.Mem, host []byte, bad error) {
 	if bad != nil || len(host) == 0 {
 		s.do(command{name: name, what: what}, bad)
@@ -305,7 +313,8 @@ func (s *stream) Zero(dst device.Mem) {
 	}
 }
 
-// Record enqueues e. If that fails, the event counts as complete.
+// Record enqueues a recording of e. If that fails, the event counts as complete, so that nobody
+// waits forever.
 func (s *stream) Record(e device.Event) {
 	m, err := e.(*event).record(!s.later.Empty())
 	if !s.put(command{name: "Record", what: recording, mark: m, err: err}) && m != nil {
@@ -313,7 +322,7 @@ func (s *stream) Record(e device.Event) {
 	}
 }
 
-// record enqueues a recording with the mark m. Without a mark it fails with err, the reason why there is none.
+// record enqueues the recording m. If m is nil, it returns err, the reason why there is no mark.
 func (s *stream) record(m *mark, err error) error {
 	if err != nil {
 		s.finish()
@@ -322,14 +331,15 @@ func (s *stream) record(m *mark, err error) error {
 	return m.submit(s)
 }
 
-// finish waits for all work of a failed stream. After a failed recording, others have nothing to wait for. Because
-// finish has waited, what they do next still comes after the stream's work.
+// finish waits for all work of a stream on which a recording has failed. Other streams have no
+// event to wait for then. Because finish has waited, their next work still comes after this
+// stream's work.
 func (s *stream) finish() {
 	_ = s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda) // the stream's error is already known
 }
 
-// Wait makes later work wait for e's last record. If the worker of e's stream has yet to enqueue the record, this
-// stream's worker waits for it.
+// Wait makes later work of s wait for e's last recording. If the worker of e's stream has yet to
+// enqueue that recording, the worker of s waits for it on the host.
 func (s *stream) Wait(e device.Event) {
 	m := e.(*event).hold()
 	if m == nil {
@@ -340,7 +350,8 @@ func (s *stream) Wait(e device.Event) {
 	}
 }
 
-// wait enqueues a wait for the recording m, once that recording has been enqueued, and releases the reference to m.
+// wait enqueues a wait for the recording m. Before that it waits until m itself has been enqueued.
+// It releases the reference to m.
 func (s *stream) wait(m *mark) error {
 	defer m.release()
 	if <-m.made; !m.recorded {
@@ -356,14 +367,15 @@ func (s *stream) wait(m *mark) error {
 	return err
 }
 
-// Notify calls f when everything enqueued before it is complete.
+// Notify calls f, on another goroutine, when all work enqueued before it is complete.
 func (s *stream) Notify(f func(err error)) {
 	if !s.put(command{name: "Notify", what: notifying, f: f}) {
 		go f(s.Err())
 	}
 }
 
-// notify arranges that f is called once the work that is on the stream at present is complete.
+// notify arranges that f is called once the work enqueued so far is complete. It records an event,
+// and the notification goroutine waits for this event.
 func (s *stream) notify(f func(err error)) {
 	after, err := s.dev.takeEvent()
 	if err == nil {

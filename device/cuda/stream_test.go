@@ -14,7 +14,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// orders are the orders in which the emulator runs the work of streams.
+// orders are ways in which the emulator orders the work of several streams: as early as possible,
+// as late as possible, or by chance.
 var orders = map[string]emu.Options{
 	"eager":   {Mode: emu.Eager},
 	"lazy":    {Mode: emu.Lazy},
@@ -22,8 +23,8 @@ var orders = map[string]emu.Options{
 	"random2": {Mode: emu.Random, Seed: 2},
 }
 
-// TestContract runs the table of everything in the contract except operations, on devices that run work in different
-// orders.
+// TestContract: the device passes all conformance tests of streams, events, memory and copies,
+// whatever the order in which the emulator runs work.
 func TestContract(t *testing.T) {
 	for name, o := range orders {
 		t.Run(name, func(t *testing.T) {
@@ -36,8 +37,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// Copies of memory inside a registered range are not staged. Staging of others is noted once, with the system's
-// reason.
+// TestRegistration: copies of memory inside a registered range are not staged. Copies of other
+// memory go through mt's staging buffers, and none is left to the driver to stage.
 func TestRegistration(t *testing.T) {
 	d, drv := newDevice(t, emu.Options{}, Options{})
 	host := make([]byte, 1<<20)
@@ -100,7 +101,8 @@ func TestRegistrationRefused(t *testing.T) {
 	}
 }
 
-// The GPU decides what is complete. An event that was recorded and then closed counts as never recorded.
+// TestElapsed: Elapsed panics until the GPU has completed both events, even if their recordings are
+// enqueued. An event that was recorded and then closed counts as never recorded.
 func TestElapsed(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{Mode: emu.Lazy}, Options{})
 	s, a, b := newStream(t, d, "s"), newEvent(t, d), newEvent(t, d)
@@ -118,7 +120,8 @@ func TestElapsed(t *testing.T) {
 	}
 }
 
-// CUDA events are reused: a long run creates only as many as it uses at a time.
+// TestEventsAreReused: however long a run is, it creates only as many CUDA events as it uses at the
+// same time.
 func TestEventsAreReused(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	s := newStream(t, d, "s")
@@ -163,7 +166,7 @@ func TestErrorsStick(t *testing.T) {
 	}
 }
 
-// A lost device makes every stream fail with that error, and nothing hangs.
+// TestLostDevice: if the device is lost, every stream fails with that error. No call waits forever.
 func TestLostDevice(t *testing.T) {
 	for _, at := range []string{"cudaMemcpyAsync", "cudaEventSynchronize", "cudaStreamSynchronize", "cudaEventRecord"} {
 		t.Run(at, func(t *testing.T) {
@@ -213,7 +216,8 @@ func TestLostDevice(t *testing.T) {
 	}
 }
 
-// TestScratchIsGivenBack: a closed stream leaves its scratch memory to the next one.
+// TestScratchIsGivenBack: when a stream is closed, the next stream gets its scratch memory, so the
+// usage does not grow.
 func TestScratchIsGivenBack(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	before := d.Usage().Total
@@ -248,8 +252,8 @@ func TestSharedMemoryOfALaunch(t *testing.T) {
 	})
 }
 
-// TestSharedMemoryOfGPUs: a block may use the shared memory that NVIDIA states for its GPU. Unknown GPUs get the
-// least value.
+// TestSharedMemoryOfGPUs: SharedBytes is the largest shared memory of a thread block that NVIDIA
+// states for each compute capability. Unknown capabilities get the smallest of these values.
 func TestSharedMemoryOfGPUs(t *testing.T) {
 	for capability, want := range map[int]int{80: 163 << 10, 86: 99 << 10, 87: 163 << 10, 89: 99 << 10, 90: 227 << 10, 100: 227 << 10, 103: 227 << 10, 120: 99 << 10, 999: 99 << 10} {
 		if got := (&launcher{stream: &stream{dev: &dev{capability: capability}}}).SharedBytes(); got != want {
@@ -258,7 +262,8 @@ func TestSharedMemoryOfGPUs(t *testing.T) {
 	}
 }
 
-// TestNotifyWaits: when Notify calls its function, all earlier work is done, in whichever order streams run.
+// TestNotifyWaits: when Notify calls its function, all earlier work is complete, in every order in
+// which the emulator runs streams.
 func TestNotifyWaits(t *testing.T) {
 	for seed := range uint64(4) {
 		d, _ := newDevice(t, emu.Options{Mode: emu.Random, Seed: seed}, Options{})

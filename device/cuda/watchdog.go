@@ -12,17 +12,18 @@ import (
 // A GPU that drives a display, and a GPU under Windows' driver, has a watchdog. The watchdog ends a kernel after
 // about 2 seconds, and the context with it. mt splits launches that might take longer.
 const (
-	launchSeconds = 1.0 // longest time of a launch
-	// Products and sums (FLOPs) that a multiprocessor of the slowest supported GPUs computes in a clock cycle. In
-	// tensor cores with fp32 sums it is 512 (GA102, AD102), outside tensor cores 128 (GA100). Source: NVIDIA's
-	// whitepapers of these GPUs.
+	launchSeconds = 1.0 // longest time of a launch in seconds
+	// FLOPs (multiplications and additions) of a multiprocessor in a clock cycle, on the slowest
+	// supported GPUs: 512 in tensor cores with fp32 sums (GA102, AD102), 128 outside tensor cores
+	// (GA100). Source: NVIDIA's whitepapers of these GPUs.
 	cycleBF16, cycleF32 = 512, 128
-	// attained is the smallest share of the GPU's peak, as computed with the numbers above, that attention reaches.
+	// attained is the share of the GPU's peak, computed from the numbers above, that attention
+	// reaches at least.
 	attained = 0.25
 )
 
-// watch computes pace, the FLOPs a second that this GPU surely reaches. If the GPU has a watchdog, watch also computes
-// mostWork, the limit on the FLOPs of a launch.
+// watch sets pace, a rate in FLOP/s that this GPU reaches in any case. If the GPU has a watchdog,
+// watch also sets mostWork, the limit on the FLOPs of a launch.
 func (d *dev) watch() error {
 	watched, err := d.cuda.DeviceAttribute(cudart.AttrExecTimeout, d.opts.Ordinal)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestWatchdog: work is bounded if the driver or Options.Watchdog says that there is a watchdog.
+// TestWatchdog: if the driver reports a watchdog or Options.Watchdog is set, launches are limited,
+// and the user gets a note. Otherwise there is no limit.
 func TestWatchdog(t *testing.T) {
 	for _, tc := range []struct{ driver, said bool }{{false, false}, {true, false}, {false, true}} {
 		d, _ := newDevice(t, emu.Options{Watchdog: tc.driver}, Options{Watchdog: tc.said})
@@ -22,8 +23,8 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
-// attention runs attention over two sequences, forward and backward. It returns O, LSE, DQ, DK and DV, and the number
-// of launches.
+// attention runs attention over two sequences, forward and backward, with at most most FLOPs in a
+// launch. It returns the bytes of O, LSE, DQ, DK and DV, and the number of launches.
 func attention(t *testing.T, o emu.Options, act device.DType, most float64) (all []byte, launches int) {
 	t.Helper()
 	d, drv := newDevice(t, o, Options{})
@@ -62,7 +63,8 @@ func attention(t *testing.T, o emu.Options, act device.DType, most float64) (all
 	return all, calls(drv, "cuLaunchKernel") - before
 }
 
-// TestCutAttention: attention split by heads has the bits of the whole.
+// TestCutAttention: attention that is split into several launches by heads gives the same bits as
+// in one launch.
 func TestCutAttention(t *testing.T) {
 	testkit.NotShort(t)
 	const head = 2 * 70 * 65 * 32 // FLOPs of one product of one head

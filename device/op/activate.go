@@ -45,10 +45,10 @@ func (a *ActivateBackward) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *Activate) Bytes() int64 { return 2 * int64(a.T*a.F) * a.X.DType.Size() }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *ActivateBackward) Bytes() int64 {
 	tensors := int64(3)
 	if !a.Y.None() {

@@ -35,7 +35,7 @@ func (a *AddRows) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *AddRows) Bytes() int64 {
 	return int64(a.T*a.C)*(8+a.Src.DType.Size()) + 4*int64(a.T)
 }

@@ -101,7 +101,8 @@ func (a *AttentionBackward) Work() (shape string, flops float64) {
 	return shape, 5 * product
 }
 
-// heads returns the elements of a dense row of queries (all heads) and of a dense row of keys (all key/value heads).
+// heads returns two row lengths in elements: of dense queries, with all query heads, and of dense
+// keys, with all key/value heads.
 func (a *AttentionShape) heads() (wide, narrow int) { return a.Heads * a.Dim, a.KVHeads * a.Dim }
 
 // attention checks the fields of AttentionShape, which the forward and the backward share.
@@ -115,9 +116,9 @@ func (c *checker) attention(a *AttentionShape) {
 	c.tensor("CuK", a.CuK, a.Seqs+1, device.I32)
 }
 
-// work returns a description of the shape and the FLOPs of one of its matrix products. If all sequences are as long as
-// the longest, the causal mask leaves half of the queries × keys rectangle. If lengths differ, or with a window, the
-// FLOPs are unknown, and work returns 0.
+// work returns a description of the shape, and the FLOPs of one of attention's matrix products. If
+// all sequences are as long as the longest, the causal mask leaves half of the queries × keys
+// rectangle. If lengths differ, or with a window, the FLOPs are unknown and 0.
 func (a *AttentionShape) work() (shape string, product float64) {
 	shape = a.shape().String()
 	if a.TQ != a.Seqs*a.MaxQ || a.TK != a.TQ || a.Window != 0 {
@@ -126,13 +127,13 @@ func (a *AttentionShape) work() (shape string, product float64) {
 	return shape, float64(a.TQ) * float64(a.MaxK+1) * float64(a.Heads) * float64(a.Dim)
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *Attention) Bytes() int64 {
 	wide, narrow := a.heads()
 	return int64(2*a.TQ*wide+2*a.TK*narrow) * a.Q.DType.Size()
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *AttentionBackward) Bytes() int64 {
 	wide, narrow := a.heads()
 	return int64(4*a.TQ*wide+4*a.TK*narrow) * a.Q.DType.Size()

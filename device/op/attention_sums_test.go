@@ -2,8 +2,8 @@ package op
 
 import "testing"
 
-// TestSumsLen: sums hold at least one group, take no more than all heads need, and grow with the queries. They are
-// the larger of one group's size and the limit.
+// TestSumsLen: SumsLen fits at least one key/value group, is limited by sumsBytes, and never
+// shrinks when queries are added.
 func TestSumsLen(t *testing.T) {
 	before := 0
 	for _, c := range []struct{ tq, heads, kv, dim, want int }{

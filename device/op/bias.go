@@ -20,7 +20,7 @@ func (a *AddBiasGrad) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *AddBiasGrad) Bytes() int64 {
 	return int64(a.T*a.N)*a.DY.DType.Size() + 8*int64(a.N)
 }

@@ -37,7 +37,7 @@ func (c *checker) act(name string, t device.Tensor, n int) {
 	c.tensor(name, t, n, t.DType)
 }
 
-// sizes checks that no extent is negative.
+// sizes checks that none of the extents is negative.
 func (c *checker) sizes(extents ...int) {
 	for _, n := range extents {
 		if n < 0 {

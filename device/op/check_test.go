@@ -11,7 +11,8 @@ import (
 	"mt/device"
 )
 
-// space is the address of the next tensor. All tensors have different addresses, so none is mistaken for another.
+// space is the address of the next made-up tensor. All tensors have different addresses, so that
+// Check sees no two as the same memory.
 var space uintptr
 
 func tensor(dt device.DType, n int) device.Tensor {
@@ -23,14 +24,14 @@ func f32(n int) device.Tensor  { return tensor(device.F32, n) }
 func bf16(n int) device.Tensor { return tensor(device.BF16, n) }
 func i32(n int) device.Tensor  { return tensor(device.I32, n) }
 
-// shape is a shape of 3 queries and 5 keys in 2 sequences, with 4 query heads of 6
-// elements on 2 key heads.
+// shape is attention over 2 sequences with 3 queries and 5 keys in all. 4 query heads of 6 elements
+// share 2 key/value heads.
 func shape() AttentionShape {
 	return AttentionShape{CuQ: i32(3), CuK: i32(3), Seqs: 2, TQ: 3, TK: 5, MaxQ: 2, MaxK: 3, Heads: 4, KVHeads: 2, Dim: 6}
 }
 
-// Check accepts tensors of exactly the needed size. It refuses one element less, another type, a missing tensor, or a
-// negative extent.
+// TestEveryField: for every operation, Check accepts tensors of exactly the needed size. It refuses
+// one element less, another type, a missing tensor, or a negative extent.
 func TestEveryField(t *testing.T) {
 	rows := func(n, stride, width int) int { return (n-1)*stride + width }
 	q, k := rows(3, 30, 24), rows(5, 13, 12)
@@ -67,6 +68,12 @@ func TestEveryField(t *testing.T) {
 		"States", "Last")
 	every(t, GatedDeltaBackward{DeltaShape: ofDelta, DQKV: bf16(65 * 16), DGates: bf16(64*7 + 4), DALog: f32(2), DDtBias: f32(2), DO: bf16(650), QKV: bf16(65 * 16),
 		Gates: bf16(64*7 + 4), ALog: f32(2), DtBias: f32(2), States: f32(60)}, "DALog", "DDtBias")
+	ofChannels := ofDelta
+	ofChannels.KeyHeads, ofChannels.ByChannel = 2, true
+	every(t, GatedDelta{DeltaShape: ofChannels, O: bf16(650), QKV: bf16(65 * 22), Gates: bf16(64*7 + 2), A: bf16(65 * 6), ALog: f32(2), DtBias: f32(6), States: f32(60),
+		Last: f32(30)}, "States", "Last")
+	every(t, GatedDeltaBackward{DeltaShape: ofChannels, DQKV: bf16(65 * 22), DGates: bf16(64*7 + 2), DA: bf16(65 * 6), DALog: f32(2), DDtBias: f32(6), DO: bf16(650),
+		QKV: bf16(65 * 22), Gates: bf16(64*7 + 2), A: bf16(65 * 6), ALog: f32(2), DtBias: f32(6), States: f32(60)}, "DALog", "DDtBias")
 	every(t, WeightedBiasGrad{DB: f32(3), DW: f32(5), DY: bf16(6), B: f32(3), W: f32(5), Index: i32(2), T: 2, C: 3, P: 5}, "DB")
 	every(t, AddPositions{Y: bf16(6), X: bf16(6), Table: bf16(3), Pos: i32(2), T: 2, C: 3})
 	every(t, AddPositionsBackward{DTable: f32(12), DY: bf16(6), Cu: i32(3), Seqs: 2, Longest: 4, From: 1, T: 2, C: 3})
@@ -97,8 +104,8 @@ func TestEveryField(t *testing.T) {
 	every(t, Convert{Dst: bf16(7), Src: f32(7), N: 7})
 }
 
-// every tests valid arguments as TestEveryField describes. Tensors named in optional may be none. Checking valid
-// arguments must allocate nothing.
+// every checks one operation for TestEveryField: good are valid arguments, and it spoils each field
+// in turn. Tensors named in optional may be none. Checking valid arguments must allocate nothing.
 func every[O any, P interface {
 	*O
 	device.Op
@@ -128,6 +135,9 @@ func every[O any, P interface {
 		case int, int64:
 			bad("negative", func(v reflect.Value) { v.SetInt(-1) }, "an extent is negative")
 		case device.Tensor:
+			if v.None() { // this form of the operation has no such tensor
+				continue
+			}
 			set := func(x device.Tensor) func(reflect.Value) {
 				return func(v reflect.Value) { v.Set(reflect.ValueOf(x)) }
 			}
@@ -145,7 +155,8 @@ func every[O any, P interface {
 	}
 }
 
-// checkBytes checks that o counts bytes, and no more than reading and writing each of its tensors.
+// checkBytes checks that o's Bytes is positive, and no more than reading and writing each of its
+// tensors takes.
 func checkBytes(t *testing.T, o device.Op) {
 	t.Helper()
 	m, ok := o.(Mover)
@@ -165,9 +176,11 @@ func checkBytes(t *testing.T, o device.Op) {
 	}
 }
 
-// TestBytes: an operation reads each of its inputs once and writes each of its results once.
+// TestBytes: Bytes counts each input once as read and each result once as written.
 func TestBytes(t *testing.T) {
 	heads, delta := shape(), DeltaShape{T: 65, KeyHeads: 1, Heads: 2, KeyDim: 3, ValueDim: 5} // two chunks
+	byChannel := delta
+	byChannel.KeyHeads, byChannel.ByChannel = 2, true
 	for _, c := range []struct {
 		o    Mover
 		want int64
@@ -175,6 +188,8 @@ func TestBytes(t *testing.T) {
 		{&Attention{AttentionShape: heads, Q: bf16(1)}, 2 * (2*3*24 + 2*5*12)},
 		{&AttentionBackward{AttentionShape: heads, Q: bf16(1)}, 2 * (4*3*24 + 4*5*12)},
 		{&GatedDelta{DeltaShape: delta, QKV: bf16(1)}, 2 * 65 * (16 + 10 + 2*2)},
+		{&GatedDelta{DeltaShape: byChannel, QKV: bf16(1)}, 2 * 65 * (22 + 10 + 2 + 6)},
+		{&GatedDeltaBackward{DeltaShape: byChannel, QKV: bf16(1)}, 2*65*(2*22+10+2*2+2*6) + 4*2*2*3*5},
 		{&GatedDeltaBackward{DeltaShape: delta, QKV: bf16(1)}, 2*65*(2*16+10+4*2) + 4*2*2*3*5},
 		{&ShortConv{T: 2, C: 5, X: bf16(1)}, 2 * 2 * 10},
 		{&ShortConvBackward{T: 2, C: 5, X: bf16(1)}, 2 * 3 * 10},
@@ -188,7 +203,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestPreferenceLoss compares losses with their formulas, and derivatives with finite differences.
+// TestPreferenceLoss: PreferenceLoss.Of agrees with the published formulas, and its derivatives
+// with finite differences.
 func TestPreferenceLoss(t *testing.T) {
 	const chosen, rejected, step = 3, 5, 1e-6
 	logSigmoid := func(x float64) float64 { return -math.Log1p(math.Exp(-x)) }
@@ -209,7 +225,8 @@ func TestPreferenceLoss(t *testing.T) {
 	}
 }
 
-// TestPairs compares Pairs with a count of the pairs that a mask leaves.
+// TestPairs: if all sequences are equally long, Pairs equals a count of the pairs that mask and
+// window leave.
 func TestPairs(t *testing.T) {
 	for _, a := range []AttentionShape{{Seqs: 1, TQ: 7, TK: 7}, {Seqs: 3, TQ: 15, TK: 15}, {Seqs: 2, TQ: 6, TK: 14}, {Seqs: 1, TQ: 9, TK: 9, Window: 4},
 		{Seqs: 2, TQ: 8, TK: 20, Window: 3}, {Seqs: 1, TQ: 5, TK: 9, Window: 7}, {Seqs: 1, TQ: 4, TK: 4, Window: 9}, {Seqs: 1, TQ: 4, TK: 4, Window: 1}, {Seqs: 1, TQ: 1, TK: 5}, {}} {
@@ -231,7 +248,8 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// The contract allows these unusual arguments.
+// TestGood: Check accepts unusual arguments that the contract allows, such as results in place of
+// inputs and empty tensors.
 func TestGood(t *testing.T) {
 	x, w, r := f32(8), f32(4), f32(2)
 	norm := RMSNormBackward{DX: x, DW: w, DY: x, X: x, W: w, RStd: r, Rows: 2, Groups: 1, Dim: 4, DXStride: 4, DYStride: 4, XStride: 4}
@@ -283,7 +301,7 @@ func TestNothingToDo(t *testing.T) {
 	}
 }
 
-// These mistakes involve several fields.
+// TestBad: Check refuses arguments of which each is valid, but which do not fit together.
 func TestBad(t *testing.T) {
 	x, w := f32(8), f32(4)
 	odd, wide := shape(), shape()
@@ -317,6 +335,7 @@ func TestBad(t *testing.T) {
 		{(&ShortConvBackward{}).Check(), "0 taps: want 1 to 8"},
 		{(&ShortConv{Taps: 1, Seqs: 2, Cu: i32(3), Tail: x}).Check(), "Tail with 2 sequences: want one"},
 		{(&GatedDelta{DeltaShape: DeltaShape{KeyHeads: 2, Heads: 3}}).Check(), "3 heads do not share 2 key heads evenly"},
+		{(&GatedDelta{DeltaShape: DeltaShape{KeyHeads: 1, Heads: 2, ByChannel: true}}).Check(), "1 key heads for 2 heads, which decay by channel: want as many"},
 		{(&GatedDelta{DeltaShape: DeltaShape{KeyHeads: 1, Heads: 65}}).Check(), "65 heads: at most 64"},
 		{(&GatedDeltaBackward{DeltaShape: DeltaShape{KeyHeads: 1, Heads: 1, KeyDim: 4, ValueDim: 129}}).Check(), "a state is 4 by 129: want at most 128"},
 		{(&GatedDelta{DeltaShape: DeltaShape{KeyHeads: 1, Heads: 1, Seqs: 2, Cu: i32(3)}, ALog: x, DtBias: x, Last: x}).Check(), "Last with 2 sequences: want one"},

@@ -20,7 +20,7 @@ func (a *Convert) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *Convert) Bytes() int64 {
 	return a.N * (a.Dst.DType.Size() + a.Src.DType.Size())
 }

@@ -24,5 +24,5 @@ func (a *CopyColumns) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *CopyColumns) Bytes() int64 { return 2 * int64(a.T) * int64(a.C) * a.Dst.DType.Size() }

@@ -50,7 +50,7 @@ func (a *CrossEntropy) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *CrossEntropy) Bytes() int64 {
 	passes := int64(2) // the logits are read and overwritten
 	if a.ForwardOnly {

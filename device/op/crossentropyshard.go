@@ -52,7 +52,7 @@ func (a *CrossEntropyShard) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *CrossEntropyShard) Bytes() int64 {
 	passes := int64(1)
 	if a.Gradient {

@@ -28,5 +28,5 @@ func (a *DivideByNorm) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *DivideByNorm) Bytes() int64 { return 3 * a.N * a.X.DType.Size() }

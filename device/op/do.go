@@ -7,8 +7,8 @@ import (
 	"mt/device"
 )
 
-// pools keep operations for reuse, a pool for each type of operation. An argument of Device.Do escapes to the heap, so
-// without reuse every call would allocate.
+// pools has a pool of reusable values for each type of operation. An argument of Device.Do escapes
+// to the heap, so without reuse every call of Do would allocate.
 var pools sync.Map // reflect.Type of the operation → *sync.Pool
 
 // Do enqueues o on s, a stream of d. It copies o into a value from the pool of o's type, which returns to the pool

@@ -6,7 +6,8 @@ import "mt/device"
 const DeltaChunk = 64
 
 // DeltaShape describes the sequences and heads of the gated delta rule. Each head has a state (KeyDim, ValueDim).
-// Heads value heads share KeyHeads key heads: head h reads h / (Heads/KeyHeads).
+// Heads value heads share KeyHeads key heads: head h reads h / (Heads/KeyHeads). With ByChannel each row of a state has
+// a decay of its own, and KeyHeads equals Heads.
 //
 //	Cu (Seqs+1) i32: the first token of each sequence, then the end of the last
 type DeltaShape struct {
@@ -15,10 +16,27 @@ type DeltaShape struct {
 	KeyHeads, Heads  int
 	KeyDim, ValueDim int
 	GateStride       int
+	ByChannel        bool
 }
 
 // Width returns how many columns a row of the tensor QKV has: q and k of all key heads and v of all heads.
 func (a *DeltaShape) Width() int { return 2*a.KeyHeads*a.KeyDim + a.Heads*a.ValueDim }
+
+// Decays returns how many decays a token has: one for each head or, with ByChannel, for each row of each head's state.
+func (a *DeltaShape) Decays() int {
+	if a.ByChannel {
+		return a.Heads * a.KeyDim
+	}
+	return a.Heads
+}
+
+// gates returns how many elements of a row of the tensor Gates the rule uses.
+func (a *DeltaShape) gates() int {
+	if a.ByChannel {
+		return a.Heads
+	}
+	return 2 * a.Heads
+}
 
 // StatesLen returns how many elements the tensor States has for T tokens.
 func (a *DeltaShape) StatesLen() int {
@@ -34,19 +52,22 @@ func (a *DeltaShape) StatesLen() int {
 //
 //	S ← e^g·S;  S ← S + k·(β·(v − Sᵀk))ᵀ;  o = Sᵀq
 //
+// With ByChannel g is a vector, and row c of S decays by e^(g of c). Source: arXiv:2510.26692, section 3.
+//
 // Chunks of DeltaChunk tokens are computed at once: a linear system replaces the recurrence within a chunk. Source:
 // arXiv:2412.06464, section 3; arXiv:2406.06484, section 3.
 //
 //	QKV (T, Width) act: q and k of all key heads, v of all heads
 //	Gates act: b of head h of token t at t·GateStride + h, a behind the b of all heads
-//	ALog, DtBias (Heads) f32; O (T, Heads·ValueDim) act
+//	A: with ByChannel (T, Heads·KeyDim) act: a, which Gates then lacks; otherwise none
+//	ALog (Heads), DtBias (Decays) f32; O (T, Heads·ValueDim) act
 //	States: none, or (⌈T/64⌉, Heads, KeyDim, ValueDim) f32. Element t/64 receives the state before the chunk that begins
 //	at token t. The first chunk of a sequence writes no element
 //	Last: none, or (Heads, KeyDim, ValueDim) f32 for a single sequence: the state before its first token here, replaced
 //	by the state after its last
 type GatedDelta struct {
 	DeltaShape
-	O, QKV, Gates, ALog, DtBias, States, Last device.Tensor
+	O, QKV, Gates, A, ALog, DtBias, States, Last device.Tensor
 }
 
 // Name implements device.Op.
@@ -55,7 +76,7 @@ func (a *GatedDelta) Name() string { return "GatedDelta" }
 // Check implements device.Op. The values of Cu are not checked.
 func (a *GatedDelta) Check() error {
 	var c checker
-	c.delta(&a.DeltaShape, a.QKV, a.Gates, a.ALog, a.DtBias)
+	c.delta(&a.DeltaShape, a.QKV, a.Gates, a.A, a.ALog, a.DtBias)
 	c.tensor("O", a.O, a.T*a.Heads*a.ValueDim, a.QKV.DType)
 	c.optional("States", a.States, a.StatesLen(), device.F32)
 	c.optional("Last", a.Last, a.Heads*a.KeyDim*a.ValueDim, device.F32)
@@ -63,13 +84,13 @@ func (a *GatedDelta) Check() error {
 	return c.err
 }
 
-// GatedDeltaBackward overwrites DQKV and DGates, which have the layouts of QKV and Gates. It accumulates DALog and
-// DDtBias (Heads) f32, unless they are none. States are input as GatedDelta left them; their content afterwards is
-// undefined. Every sequence starts with state 0.
+// GatedDeltaBackward overwrites DQKV, DGates and DA, which have the layouts of QKV, Gates and A. It accumulates DALog
+// (Heads) and DDtBias (Decays) f32, unless they are none. States are input as GatedDelta left them; their content
+// afterwards is undefined. Every sequence starts with state 0.
 type GatedDeltaBackward struct {
 	DeltaShape
-	DQKV, DGates, DALog, DDtBias         device.Tensor
-	DO, QKV, Gates, ALog, DtBias, States device.Tensor
+	DQKV, DGates, DA, DALog, DDtBias        device.Tensor
+	DO, QKV, Gates, A, ALog, DtBias, States device.Tensor
 }
 
 // Name implements device.Op.
@@ -78,21 +99,25 @@ func (a *GatedDeltaBackward) Name() string { return "GatedDeltaBackward" }
 // Check implements device.Op.
 func (a *GatedDeltaBackward) Check() error {
 	var c checker
-	c.delta(&a.DeltaShape, a.QKV, a.Gates, a.ALog, a.DtBias)
+	c.delta(&a.DeltaShape, a.QKV, a.Gates, a.A, a.ALog, a.DtBias)
 	c.tensor("DQKV", a.DQKV, a.T*a.Width(), a.QKV.DType)
-	c.tensor("DGates", a.DGates, strided(a.T, a.GateStride, 2*a.Heads), a.QKV.DType)
+	c.tensor("DGates", a.DGates, strided(a.T, a.GateStride, a.gates()), a.QKV.DType)
+	c.rates("DA", a.DA, &a.DeltaShape, a.QKV.DType)
 	c.optional("DALog", a.DALog, a.Heads, device.F32)
-	c.optional("DDtBias", a.DDtBias, a.Heads, device.F32)
+	c.optional("DDtBias", a.DDtBias, a.Decays(), device.F32)
 	c.tensor("DO", a.DO, a.T*a.Heads*a.ValueDim, a.QKV.DType)
 	c.tensor("States", a.States, a.StatesLen(), device.F32)
 	return c.err
 }
 
 // delta checks the arguments that the forward and the backward of the gated delta rule share.
-func (c *checker) delta(a *DeltaShape, qkv, gates, aLog, dtBias device.Tensor) {
+func (c *checker) delta(a *DeltaShape, qkv, gates, rates, aLog, dtBias device.Tensor) {
 	c.sizes(a.Seqs, a.T, a.KeyHeads, a.Heads, a.KeyDim, a.ValueDim, a.GateStride)
 	if a.KeyHeads <= 0 || a.Heads%a.KeyHeads != 0 {
 		c.fail("%d heads do not share %d key heads evenly", a.Heads, a.KeyHeads)
+	}
+	if a.ByChannel && a.KeyHeads != a.Heads {
+		c.fail("%d key heads for %d heads, which decay by channel: want as many", a.KeyHeads, a.Heads)
 	}
 	if a.KeyDim > MostDeltaDim || a.ValueDim > MostDeltaDim {
 		c.fail("a state is %d by %d: want at most %d", a.KeyDim, a.ValueDim, MostDeltaDim)
@@ -101,16 +126,24 @@ func (c *checker) delta(a *DeltaShape, qkv, gates, aLog, dtBias device.Tensor) {
 		c.fail("%d heads: at most %d", a.Heads, MostDeltaHeads)
 	}
 	c.act("QKV", qkv, a.T*a.Width())
-	c.tensor("Gates", gates, strided(a.T, a.GateStride, 2*a.Heads), qkv.DType)
+	c.tensor("Gates", gates, strided(a.T, a.GateStride, a.gates()), qkv.DType)
+	c.rates("A", rates, a, qkv.DType)
 	c.tensor("ALog", aLog, a.Heads, device.F32)
-	c.tensor("DtBias", dtBias, a.Heads, device.F32)
+	c.tensor("DtBias", dtBias, a.Decays(), device.F32)
 	c.tensor("Cu", a.Cu, a.Seqs+1, device.I32)
+}
+
+// rates checks a tensor of the inputs a of channels, or of their gradient.
+func (c *checker) rates(name string, t device.Tensor, a *DeltaShape, dt device.DType) {
+	if a.ByChannel {
+		c.tensor(name, t, a.T*a.Decays(), dt)
+	}
 }
 
 // MostDeltaDim is the largest KeyDim or ValueDim of the gated delta rule, and MostDeltaHeads its largest Heads.
 const MostDeltaDim, MostDeltaHeads = 128, 64
 
-// Work implements Worker.
+// Work implements Worker: the shape as text, and the FLOPs.
 func (a *GatedDelta) Work() (shape string, flops float64) { return a.shape().String(), a.FLOPs() }
 
 // Work implements Worker. It includes the recomputed part of the forward.
@@ -126,12 +159,12 @@ func (a *DeltaShape) FLOPs() float64 {
 	return float64(a.T) * float64(a.Heads) * (6*state + 2*keys + 2*values)
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *GatedDelta) Bytes() int64 {
-	return int64(a.T*(a.Width()+a.Heads*(a.ValueDim+2))) * a.QKV.DType.Size()
+	return int64(a.T*(a.Width()+a.Heads*(a.ValueDim+1)+a.Decays())) * a.QKV.DType.Size()
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *GatedDeltaBackward) Bytes() int64 {
-	return int64(a.T*(2*a.Width()+a.Heads*(a.ValueDim+4)))*a.QKV.DType.Size() + 4*int64(a.StatesLen())
+	return int64(a.T*(2*a.Width()+a.Heads*(a.ValueDim+2)+2*a.Decays()))*a.QKV.DType.Size() + 4*int64(a.StatesLen())
 }

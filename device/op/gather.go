@@ -22,7 +22,7 @@ func (a *GatherRows) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *GatherRows) Bytes() int64 {
 	return 2*int64(a.T*a.C)*a.Dst.DType.Size() + 4*int64(a.T)
 }

@@ -9,7 +9,7 @@ import (
 // Activation is the activation function of an MLP or of its gate.
 type Activation uint8
 
-// The activations.
+// The activations. Each comment has the formula.
 const (
 	SiLU        Activation = iota // x/(1+e^−x)
 	GELUTanh                      // ½x(1+tanh(√(2/π)(x+0.044715x³))). Source: arXiv:1606.08415
@@ -89,14 +89,14 @@ func (a *GLUBackward) Check() error {
 	return c.err
 }
 
-// activation checks that f is one of the activations.
+// activation checks that f is a valid Activation.
 func (c *checker) activation(f Activation) {
 	if f > SquaredReLU {
 		c.fail("%v is no activation", f)
 	}
 }
 
-// alone checks that f can be applied to one number, as in an MLP without a gate.
+// alone checks that f may be the activation of an MLP without a gate: f has one input.
 func (c *checker) alone(f Activation) {
 	if c.activation(f); f == CutSiLU || f == SigmoidGate {
 		c.fail("%v is computed of a gate", f)
@@ -116,12 +116,12 @@ func (c *checker) gate(f Activation, cut Cut) {
 	}
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *GLU) Bytes() int64 {
 	return 3 * int64(a.T*a.F) * a.GU.DType.Size()
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *GLUBackward) Bytes() int64 {
 	tensors := int64(5) // DY, and both halves of GU and of DGU
 	if !a.Y.None() {

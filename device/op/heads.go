@@ -29,7 +29,7 @@ func (a *CopyHeads) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *CopyHeads) Bytes() int64 {
 	read := int64(a.Heads)
 	if a.SrcHead == 0 {
@@ -61,7 +61,7 @@ func (a *SumHeads) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *SumHeads) Bytes() int64 {
 	return int64(a.T) * int64(a.C) * int64(a.Heads+1) * a.Dst.DType.Size()
 }

@@ -61,10 +61,10 @@ func (a *LayerNormBackward) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *LayerNorm) Bytes() int64 { return 2 * int64(a.Rows*a.Dim) * a.X.DType.Size() }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *LayerNormBackward) Bytes() int64 {
 	tensors := int64(3)
 	if a.Add {

@@ -46,8 +46,8 @@ func (m *MatMul) Work() (shape string, flops float64) {
 	return m.shape().String(), 2 * float64(m.M) * float64(m.N) * float64(m.K)
 }
 
-// atMost returns "≤" and the power of two at or above n ≥ 0. Names of shapes use it for extents that depend on the
-// data, so that there are few shapes.
+// atMost returns "≤" and the power of two at or above n, for n ≥ 0. Profiles use it for extents
+// that depend on the data, to have few shapes.
 func atMost(n int) string { return fmt.Sprintf("≤%d", 1<<bits.Len(uint(max(n, 1)-1))) }
 
 func transposes(a, b bool) string {
@@ -62,7 +62,7 @@ func transposes(a, b bool) string {
 	return " AB"
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (m *MatMul) Bytes() int64 {
 	n := int64(m.M*m.K)*m.A.DType.Size() + int64(m.K*m.N)*m.B.DType.Size() + int64(m.M*m.N)*m.D.DType.Size()
 	if !m.C.None() {

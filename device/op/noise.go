@@ -49,5 +49,5 @@ func (a *AddNoise) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *AddNoise) Bytes() int64 { return 2 * int64(a.T*a.C) * a.X.DType.Size() }

@@ -2,6 +2,7 @@
 
 package op
 
-// pooled is false in race builds: operations are not reused. The race detector takes a value that passes through a pool
-// for synchronization of the two goroutines. That would hide a missing event between streams.
+// pooled is false in race builds: Do does not reuse operations. The race detector would take a
+// value passed through a pool for synchronization of two goroutines. That would hide a missing
+// event between streams.
 const pooled = false

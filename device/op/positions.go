@@ -48,10 +48,10 @@ func (a *AddPositionsBackward) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *AddPositions) Bytes() int64 { return 3 * int64(a.T*a.C) * a.X.DType.Size() }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *AddPositionsBackward) Bytes() int64 {
 	return int64(a.T*a.C)*a.DY.DType.Size() + 8*int64(a.Longest*a.C)
 }

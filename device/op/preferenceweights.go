@@ -24,7 +24,7 @@ type PreferenceLoss struct {
 // PreferenceKind selects one of the formulas of PreferenceLoss.
 type PreferenceKind uint8
 
-// The formulas.
+// The values of PreferenceKind.
 const (
 	NoPreference PreferenceKind = iota
 	Sigmoid
@@ -32,7 +32,7 @@ const (
 	IPO
 )
 
-// None reports whether there is no such loss.
+// None reports whether training is not on preference pairs.
 func (l PreferenceLoss) None() bool { return l.Kind == NoPreference }
 
 // Of returns the loss of a pair with log-ratios c and r, and its derivatives by c and by r. chosen and rejected are
@@ -61,13 +61,14 @@ func (l PreferenceLoss) Of(c, r float64, chosen, rejected int) (loss, byC, byR f
 	return loss, slope * perC, -slope * perR
 }
 
-// softplus returns −log σ(−x).
+// softplus returns log(1 + e^x), which is −log σ(−x), without overflow.
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// LogP returns the log-probability of a document and how many of its tokens have a target. losses and targets are those
-// of its tokens. The float64 sum is rounded to fp32, as the log-probability by the reference model is.
+// LogP returns a document's log-probability p and how many of its tokens have a target. Arguments
+// losses and targets have an element for each of the document's tokens. The sum is made in float64
+// and rounded to fp32, because the reference model's log-probability is stored in fp32 too.
 func LogP(losses []float32, targets []int32) (p float32, n int) {
 	var sum float64
 	for t, target := range targets {
@@ -78,8 +79,8 @@ func LogP(losses []float32, targets []int32) (p float32, n int) {
 	return float32(-sum), n
 }
 
-// SameDocuments takes the place of a pair's two reference log-probabilities. It marks a pair whose two documents are
-// identical.
+// SameDocuments is stored instead of a pair's two reference log-probabilities if the pair's chosen
+// and rejected documents are identical.
 var SameDocuments = [2]float32{float32(math.NaN()), float32(math.NaN())}
 
 // PreferenceWeights turns token losses into factors for each token's gradient. With these factors, the backward pass
@@ -118,5 +119,5 @@ func (a *PreferenceWeights) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *PreferenceWeights) Bytes() int64 { return 12*int64(a.T) + 16*int64(a.Pairs) }

@@ -71,7 +71,7 @@ func (a *RMSNormBackward) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *RMSNorm) Bytes() int64 {
 	tensors := int64(2)
 	if !a.Residual.None() {
@@ -80,7 +80,7 @@ func (a *RMSNorm) Bytes() int64 {
 	return tensors * int64(a.Rows*a.Groups*a.Dim) * a.X.DType.Size()
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *RMSNormBackward) Bytes() int64 {
 	tensors := int64(3)
 	if a.Add {

@@ -32,7 +32,7 @@ func (a *RoPE) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *RoPE) Bytes() int64 {
 	return 2*int64(a.T*a.Heads*a.Rotary)*a.X.DType.Size() + 4*int64(a.T*a.Rotary)
 }

@@ -130,7 +130,8 @@ func (c *checker) router(logits, ids device.Tensor, T, E, K int, r RouterRule) {
 	c.tensor("IDs", ids, T*r.Chosen(K), device.I32)
 }
 
-// groups checks that r divides E experts into valid groups.
+// groups checks that r divides E experts into at most MaxGroups groups of equal size, and that
+// OpenGroups and GroupBest fit the groups.
 func (c *checker) groups(E int, r RouterRule) {
 	switch {
 	case r.Groups == 0:
@@ -153,12 +154,12 @@ func (c *checker) experts(n, experts int) {
 	}
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *Router) Bytes() int64 {
 	return 4 * int64(a.T*(a.Rule.Logits(a.E)+2*a.Rule.Chosen(a.K)))
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *RouterBackward) Bytes() int64 {
 	return 8 * int64(a.T*(a.Rule.Logits(a.E)+a.Rule.Chosen(a.K)))
 }

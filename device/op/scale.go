@@ -26,7 +26,7 @@ func (a *Scale) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *Scale) Bytes() int64 {
 	return 2 * a.N * int64(max(1, a.Rows)) * a.X.DType.Size()
 }

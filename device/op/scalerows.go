@@ -47,19 +47,20 @@ func (a *ScaleRowsBackward) Check() error {
 	return c.err
 }
 
-// scaledRows checks the arguments that forward and backward share: one of P factors for each of T rows.
+// scaledRows checks the arguments that operations with a factor for each row share: W has P
+// factors, and Index selects one for each of T rows.
 func (c *checker) scaledRows(w, index device.Tensor, T, C, P int) {
 	c.sizes(T, C, P)
 	c.tensor("W", w, P, device.F32)
 	c.tensor("Index", index, T, device.I32)
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *ScaleRows) Bytes() int64 {
 	return 2*int64(a.T*a.C)*a.X.DType.Size() + 8*int64(a.T)
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *ScaleRowsBackward) Bytes() int64 {
 	return 4*int64(a.T*a.C)*a.Y.DType.Size() + 12*int64(a.T)
 }

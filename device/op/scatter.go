@@ -25,7 +25,7 @@ func (a *ScatterAddRows) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *ScatterAddRows) Bytes() int64 {
 	return int64(a.T*a.C)*a.DY.DType.Size() + 8*int64(a.U*a.C) + 4*int64(a.U+a.T)
 }

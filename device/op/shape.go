@@ -7,8 +7,8 @@ import (
 	"mt/device"
 )
 
-// Shape holds the sizes that decide an operation's cost. Making a Shape allocates nothing. String formats the sizes for
-// people.
+// Shape holds the sizes that decide an operation's cost, in a form that is made without allocating.
+// String formats them for people.
 type Shape struct {
 	sizes  [5]int
 	format func(sizes [5]int) string
@@ -22,13 +22,13 @@ func (s Shape) String() string {
 	return s.format(s.sizes)
 }
 
-// BytesShape returns the Shape of an operation that moves bytes bytes.
+// BytesShape returns the Shape of an operation whose cost depends only on the bytes that it moves.
 func BytesShape(bytes int64) Shape {
 	return Shape{[5]int{int(bytes)}, func(n [5]int) string { return human.Bytes(int64(n[0])) }}
 }
 
-// Load is an upper bound of an operation's work, computed from its arguments alone. It bounds how long the operation
-// may take. So long work can be told from work that never ends.
+// Load is an upper bound of an operation's work, computed from its arguments alone. From it follows
+// the longest time that the operation may take. A device that takes longer is stuck, not busy.
 type Load struct {
 	Shape Shape
 	FLOPs float64      // 0: almost none
@@ -36,7 +36,7 @@ type Load struct {
 	Bytes int64        // of device memory; see Mover
 }
 
-// LoadOf returns the load of o. It does not allocate.
+// LoadOf returns the upper bound of o's work. It does not allocate.
 func LoadOf(o device.Op) Load {
 	var l Load
 	if m, ok := o.(Mover); ok {
@@ -50,7 +50,7 @@ func LoadOf(o device.Op) Load {
 	return l
 }
 
-// shape implements MatMul.Work and MatMul.MostWork.
+// shape returns the sizes of the product for Work and MostWork.
 func (m *MatMul) shape() Shape {
 	flags := 0
 	for i, set := range [...]bool{m.TransA, m.TransB, m.Ragged} {
@@ -93,12 +93,12 @@ func (a *DeltaShape) shape() Shape {
 	}}
 }
 
-// MostWork implements Worker.
+// MostWork implements Worker: the shape, the operands' dtype, and an upper bound of the FLOPs.
 func (m *MatMul) MostWork() (Shape, device.DType, float64) {
 	return m.shape(), m.A.DType, 2 * float64(m.M) * float64(m.N) * float64(m.K)
 }
 
-// MostWork implements Worker.
+// MostWork implements Worker: the shape, the operands' dtype, and an upper bound of the FLOPs.
 func (a *Attention) MostWork() (Shape, device.DType, float64) {
 	return a.shape(), a.Q.DType, 2 * a.most()
 }
@@ -108,12 +108,12 @@ func (a *AttentionBackward) MostWork() (Shape, device.DType, float64) {
 	return a.shape(), a.Q.DType, 7 * a.most()
 }
 
-// MostWork implements Worker.
+// MostWork implements Worker: the shape, the operands' dtype, and an upper bound of the FLOPs.
 func (a *GatedDelta) MostWork() (Shape, device.DType, float64) {
 	return a.shape(), a.QKV.DType, a.FLOPs()
 }
 
-// MostWork implements Worker.
+// MostWork implements Worker: the shape, the operands' dtype, and an upper bound of the FLOPs.
 func (a *GatedDeltaBackward) MostWork() (Shape, device.DType, float64) {
 	return a.shape(), a.QKV.DType, 3 * a.FLOPs()
 }
@@ -124,10 +124,10 @@ func (a *SSDShape) shape() Shape {
 	}}
 }
 
-// MostWork implements Worker.
+// MostWork implements Worker: the shape, the operands' dtype, and an upper bound of the FLOPs.
 func (a *SSD) MostWork() (Shape, device.DType, float64) { return a.shape(), a.XBC.DType, a.FLOPs() }
 
-// MostWork implements Worker.
+// MostWork implements Worker: the shape, the operands' dtype, and an upper bound of the FLOPs.
 func (a *SSDBackward) MostWork() (Shape, device.DType, float64) {
 	return a.shape(), a.XBC.DType, 3 * a.FLOPs()
 }

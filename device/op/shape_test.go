@@ -6,8 +6,8 @@ import (
 	"mt/device"
 )
 
-// TestLoad: an operation has the same shape in a profile and in its load. The load has at least the profile's FLOPs,
-// and does not allocate.
+// TestLoad: LoadOf gives an operation the same shape as Work does, at least the FLOPs that Work
+// counts, and does not allocate.
 func TestLoad(t *testing.T) {
 	a := AttentionShape{Seqs: 2, TQ: 10, TK: 10, MaxQ: 5, MaxK: 5, Heads: 4, KVHeads: 2, Dim: 8}
 	short := a

@@ -74,7 +74,7 @@ func (a *ShortConvBackward) Check() error {
 	return c.err
 }
 
-// MostTaps is the most taps of a ShortConv.
+// MostTaps is the largest number of taps that a ShortConv may have.
 const MostTaps = 8
 
 // taps checks that n is from 1 to MostTaps.
@@ -84,19 +84,20 @@ func (c *checker) taps(n int) {
 	}
 }
 
-// single checks that t, a state carried from call to call, belongs to one sequence.
+// single checks a state that one call leaves for the next. Such a state belongs to one sequence, so
+// seqs must be 1 unless t is none.
 func (c *checker) single(name string, t device.Tensor, seqs int) {
 	if !t.None() && seqs != 1 {
 		c.fail("%s with %d sequences: want one", name, seqs)
 	}
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *ShortConv) Bytes() int64 {
 	return int64(a.T*(a.C+ConvWidth(a.C, a.Gated))) * a.X.DType.Size()
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *ShortConvBackward) Bytes() int64 {
 	return int64(a.T*(a.C+2*ConvWidth(a.C, a.Gated))) * a.X.DType.Size()
 }

@@ -49,10 +49,10 @@ func (a *SinksGrad) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *Sinks) Bytes() int64 {
 	return 2*int64(a.T*a.Heads*a.Dim)*a.O.DType.Size() + 8*int64(a.T*a.Heads)
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *SinksGrad) Bytes() int64 { return 8 * int64(a.T*a.Heads) }

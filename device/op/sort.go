@@ -33,7 +33,7 @@ func (a *SortByExpert) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *SortByExpert) Bytes() int64 {
 	return 12*int64(a.N) + 4*int64(a.E)
 }

@@ -22,7 +22,8 @@ type SSDShape struct {
 // Width returns how many columns a row of the tensor XBC has: x of all heads, and b and c of all groups.
 func (a *SSDShape) Width() int { return a.Heads*a.HeadDim + 2*a.Groups*a.StateDim }
 
-// Chunks returns the number of chunks of T tokens.
+// Chunks returns the number of chunks of SSDChunk tokens that T tokens have; the last chunk may be
+// shorter.
 func (a *SSDShape) Chunks() int { return (a.T + SSDChunk - 1) / SSDChunk }
 
 // StatesLen returns how many elements the tensor States has for T tokens.
@@ -111,32 +112,34 @@ func (c *checker) ssd(a *SSDShape, xbc, dt, aLog, dtBias, d device.Tensor) {
 	c.tensor("Cu", a.Cu, a.Seqs+1, device.I32)
 }
 
-// MostSSDHead is the largest HeadDim of the state space scan, and MostSSDState its largest StateDim.
+// MostSSDHead is the largest HeadDim that devices support for the state space scan, and
+// MostSSDState the largest StateDim.
 const MostSSDHead, MostSSDState = 128, 256
 
-// MostSSDStates is the largest number of elements of all heads' states. MostSSDChunks is the largest product of the
-// numbers of chunks and heads.
+// MostSSDStates is the largest Heads·HeadDim·StateDim that devices support. MostSSDChunks is the
+// largest product of the numbers of chunks and heads.
 const MostSSDStates, MostSSDChunks = 1 << 22, 1 << 20
 
-// Work implements Worker.
+// Work implements Worker: the shape as text, and the FLOPs.
 func (a *SSD) Work() (shape string, flops float64) { return a.shape().String(), a.FLOPs() }
 
 // Work implements Worker. It includes the recomputed part of the forward.
 func (a *SSDBackward) Work() (shape string, flops float64) { return a.shape().String(), 3 * a.FLOPs() }
 
-// FLOPs counts the forward's work for full chunks: two products of a token with the state, and a triangle each of
-// products with a chunk's b and x.
+// FLOPs counts the forward's work for full chunks. A token takes two products with the state. It
+// also takes a product with the chunk's b and one with the chunk's x, of which the causal mask
+// leaves half.
 func (a *SSDShape) FLOPs() float64 {
 	state, keys, values := float64(a.HeadDim*a.StateDim), float64(SSDChunk*a.StateDim), float64(SSDChunk*a.HeadDim)
 	return float64(a.T) * float64(a.Heads) * (4*state + keys + values)
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *SSD) Bytes() int64 {
 	return int64(a.T*(a.Width()+a.Heads*(a.HeadDim+1)))*a.XBC.DType.Size() + 8*int64(a.StatesLen())
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *SSDBackward) Bytes() int64 {
 	return int64(a.T*(2*a.Width()+a.Heads*(a.HeadDim+2)))*a.XBC.DType.Size() + 12*int64(a.StatesLen())
 }

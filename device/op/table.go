@@ -13,13 +13,13 @@ import (
 // Table maps each type of operation to the function with which a device runs it. The function gets an S, such as one of
 // the device's streams. The device's file for an operation calls Add for its function. All calls of Add come before the
 // first call of Take. Any number of goroutines may call Take. The zero value is an empty table.
-type Table[S any] struct{ kinds map[reflect.Type]kind[S] } // by the type of the pointer
+type Table[S any] struct{ kinds map[reflect.Type]kind[S] } // the key is the type of a pointer to the operation
 
 // kind is the entry of one type of operation: its name, its function, and a pool of values for reuse.
 type kind[S any] interface {
 	name() string
-	// take returns a pointer to a copy of the struct to which o points. run calls the function with such a copy, and
-	// then keeps the copy for reuse.
+	// take copies the struct to which o points into a reused value and returns a pointer to the
+	// copy. Method run calls the function with such a copy, and then keeps the copy for reuse.
 	take(o device.Op) any
 	run(on S, copy any) error
 }
@@ -54,7 +54,7 @@ func (t *Table[S]) put(of reflect.Type, k kind[S]) {
 	t.kinds[of] = k
 }
 
-// Clone returns a copy of t.
+// Clone returns a copy of t that can be changed without changing t.
 func (t *Table[S]) Clone() Table[S] { return Table[S]{maps.Clone(t.kinds)} }
 
 // Names returns the names of the table's operations, sorted.
@@ -81,7 +81,7 @@ func (t *Table[S]) Take(o device.Op) (Call[S], error) {
 // no operation.
 type Call[S any] struct {
 	kind kind[S]
-	copy any // a pointer
+	copy any // a pointer to the copied struct
 }
 
 // None reports whether c is the zero Call.
@@ -91,7 +91,7 @@ func (c Call[S]) None() bool { return c.kind == nil }
 // most once.
 func (c Call[S]) Run(on S) error { return c.kind.run(on, c.copy) }
 
-// kindOf implements kind for operations of type O.
+// kindOf implements kind for operations of type O: f runs them.
 type kindOf[S, O any, P interface {
 	*O
 	device.Op

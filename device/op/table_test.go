@@ -9,7 +9,8 @@ import (
 	"mt/device"
 )
 
-// direct is a device that runs every operation of its table at once.
+// direct is a device without streams: Do runs an operation of its table at once or, with hold,
+// keeps the call for later.
 type direct struct {
 	device.Device
 	table Table[*direct]
@@ -42,7 +43,8 @@ func newDirect() *direct {
 	return d
 }
 
-// Each call has its own copy of the arguments, however many calls exist at a time.
+// TestCallsAreCopies: each call has its own copy of the arguments, even if many calls wait to run.
+// Changing the caller's struct later changes none of them.
 func TestCallsAreCopies(t *testing.T) {
 	d := newDirect()
 	d.hold = true
@@ -66,8 +68,8 @@ func TestCallsAreCopies(t *testing.T) {
 	}
 }
 
-// The arguments belong to a call until it has run, and to the caller until Do returns, whatever else is enqueued
-// meanwhile.
+// TestArgumentsAreHeld: a call's copy of the arguments is not reused before the call has run, and
+// the caller's struct not before Do returns, even if other operations are enqueued in between.
 func TestArgumentsAreHeld(t *testing.T) {
 	d := &direct{}
 	Add(&d.table, func(on *direct, a *Scale) error {
@@ -85,7 +87,8 @@ func TestArgumentsAreHeld(t *testing.T) {
 	}
 }
 
-// nested is a device that, before each operation, enqueues one of its own.
+// nested is a device whose Do runs the operation, then another one, then the operation again with N
+// changed. So operations are enqueued while the caller's struct is in use.
 type nested struct{ *direct }
 
 func (n nested) Do(s device.Stream, o device.Op) {
@@ -95,7 +98,8 @@ func (n nested) Do(s device.Stream, o device.Op) {
 	n.direct.Do(s, o)
 }
 
-// The error of an operation without a function names the operation. The error of a function is returned.
+// TestTakeAndRunErrors: if the table has no function for an operation, the error names the
+// operation. An error of a function reaches the caller.
 func TestTakeAndRunErrors(t *testing.T) {
 	d, broken := newDirect(), errors.New("broken")
 	Do(d, nil, Convert{})
@@ -109,7 +113,8 @@ func TestTakeAndRunErrors(t *testing.T) {
 	}
 }
 
-// A table has one function for an operation. A clone is another table.
+// TestTable: Add panics if the table already has the operation, and Replace panics if it does not.
+// Changing a clone leaves the original as it was.
 func TestTable(t *testing.T) {
 	d := newDirect()
 	run := func(on *direct, a *Convert) error { return nil }
@@ -133,8 +138,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// From its caller to its function, an operation allocates nothing after the first call. Race builds reuse nothing:
-// see pooled.
+// TestNothingIsAllocated: after the first call, enqueueing and running an operation allocates
+// nothing. Race builds reuse no values (see pooled) and skip the check.
 func TestNothingIsAllocated(t *testing.T) {
 	d := &direct{}
 	var sum float32

@@ -26,7 +26,7 @@ func (a *WeightedBiasGrad) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *WeightedBiasGrad) Bytes() int64 {
 	return int64(a.T*a.C)*a.DY.DType.Size() + 16*int64(a.T) + 12*int64(a.C)
 }

@@ -23,5 +23,5 @@ func (a *WeightedSum) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *WeightedSum) Bytes() int64 { return a.N * (2*a.D.DType.Size() + 4) }

@@ -48,8 +48,8 @@ func (a *XIELUBackward) Check() error {
 	return c.err
 }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *XIELU) Bytes() int64 { return 2 * int64(a.T*a.F) * a.X.DType.Size() }
 
-// Bytes implements Mover.
+// Bytes implements Mover: the bytes of device memory that are read and written.
 func (a *XIELUBackward) Bytes() int64 { return 4 * int64(a.T*a.F) * a.X.DType.Size() }

@@ -11,19 +11,19 @@ import (
 // slow each other down.
 type Resource int
 
-// String returns the resource's name.
+// String returns the resource's name for people.
 func (r Resource) String() string {
 	return [...]string{"host cores", "host memory", "link to the device", "link to the host", "link both ways", "device", "wires to other devices",
 		"wires from other devices", "switch to the devices", "switch to the host", "switch both ways", "disk", "network"}[r]
 }
 
-// perDevice reports whether every device has a resource r of its own, such as its link. perSwitch reports the same for
-// switches.
+// perDevice reports whether every device has its own resource r, such as its link. Likewise,
+// perSwitch is for every PCIe switch.
 func (r Resource) perDevice() bool { return r >= LinkUp && r <= WiresIn }
 func (r Resource) perSwitch() bool { return r >= SwitchUp && r <= SwitchBoth }
 
-// The resources. A work's share of a resource is 0 if it does not use the resource, and 1 if it needs all of it at the
-// work's full speed.
+// The resources. A work's share of a resource is 0 if the work does not use it, and 1 if the work
+// at full speed needs all of it.
 const (
 	Cores      Resource = iota // of the host
 	HostMemory                 // the bandwidth of the host's memory
@@ -52,8 +52,8 @@ type Work struct {
 	PeerShare [NumResources]float64
 }
 
-// Then returns one work that stands for w followed by next, on the same devices. Its shares are the averages over the
-// time.
+// Then returns one work that stands for w followed by next, on the same devices. Each share is the
+// average of the two shares, weighted by their times.
 func (w Work) Then(next Work) Work {
 	total := w.Seconds + next.Seconds
 	if total <= 0 {
@@ -67,8 +67,8 @@ func (w Work) Then(next Work) Work {
 	return out
 }
 
-// Clock is a virtual clock. It runs works (computations and copies that take time), and calls functions when their time
-// has come. It is not for concurrent use.
+// Clock is a virtual clock. It runs works (computations and copies that take time) and timers, and
+// calls a function at each one's end. It is not for concurrent use.
 type Clock struct {
 	now    float64 // seconds
 	spent  float64 // by the current function, see Spend
@@ -78,9 +78,11 @@ type Clock struct {
 	stale  bool // speeds must be recomputed
 	used   Use
 
-	// Devices is the number of devices; 0: one. Use is the mean over per-device resources.
+	// Devices is the number of devices; 0: one. Use then counts a resource that every device has as
+	// the mean over the devices.
 	Devices int
-	// PerSwitch is the number of devices behind one switch; 0: one. Use is the mean over switches.
+	// PerSwitch is the number of devices behind one PCIe switch; 0: one. Use counts a switch's
+	// resources as the mean over the switches.
 	PerSwitch int
 }
 
@@ -95,7 +97,7 @@ func (u Use) Since(earlier Use) Use {
 	return u
 }
 
-// Used returns the use of all resources so far.
+// Used returns how much every resource was used since the clock began.
 func (c *Clock) Used() Use { return c.used }
 
 // running is a work that has begun and is not complete.
@@ -133,7 +135,8 @@ func (c *Clock) needs(w *Work) (out []need) {
 	return out
 }
 
-// owners returns how many of a resource the machine has: one for each device, one for each switch, or one.
+// owners returns how many of resource r the machine has: the number of devices, the number of
+// switches, or 1.
 func (c *Clock) owners(r Resource) int {
 	n, per := max(1, c.Devices), max(1, c.PerSwitch)
 	switch {
@@ -151,11 +154,12 @@ type timer struct {
 	f     func()
 }
 
-// Now returns the time that has passed on the clock. During a function call it advances only by what the function
-// spends.
+// Now returns the time on the clock. While a function runs, the time advances only by what the
+// function spends (Spend).
 func (c *Clock) Now() time.Duration { return time.Duration((c.now + c.spent) * 1e9) }
 
-// Time returns the clock's time in seconds. In contrast to Now, it leaves out what the current function has spent.
+// Time returns the clock's time in seconds. Unlike Now, Time leaves out the current function's
+// spending (Spend).
 func (c *Clock) Time() float64 { return c.now }
 
 // At arranges that f is called at a time in seconds, on the scale of Time.
@@ -188,8 +192,8 @@ func (c *Clock) Start(w Work, done func()) {
 	}
 }
 
-// Run advances the clock, event by event, until the function until returns true. It returns false if no event is left
-// before that.
+// Run advances the clock from one end of a work or timer to the next, until the function until
+// returns true. It returns false if nothing is left to wait for before that.
 func (c *Clock) Run(until func() bool) bool {
 	for !until() {
 		if !c.next() {
@@ -199,8 +203,8 @@ func (c *Clock) Run(until func() bool) bool {
 	return true
 }
 
-// next advances the clock to the next event, the end of a work or a timer, and calls its function. It returns false if
-// there is no event.
+// next advances the clock to the next end of a work or timer, and calls its function. It returns
+// false if there is none.
 func (c *Clock) next() bool {
 	if c.stale {
 		c.share()
@@ -255,7 +259,8 @@ func (c *Clock) share() {
 	used, need := make([]Use, max(1, c.Devices)), make([]Use, max(1, c.Devices))
 	speed := 0.0
 	for left := len(c.active); left > 0; {
-		// How far can the speeds that are not yet set grow, before a resource is used up?
+		// need becomes how much of each resource all works without a speed use together. From it
+		// follows how far their speeds can still grow before a resource is used up.
 		clear(need)
 		for _, w := range c.active {
 			if w.speed < 0 {

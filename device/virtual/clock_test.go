@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// ends runs works that all begin at once and returns when each ends, in seconds.
+// ends starts works on a clock, all at once, and returns when each ends, in seconds.
 func ends(works ...Work) []float64 {
 	c := Clock{Devices: 2}
 	out := make([]float64, len(works))
@@ -17,7 +17,8 @@ func ends(works ...Work) []float64 {
 	return out
 }
 
-// needs returns a work of seconds seconds that uses shares of resources, given in pairs.
+// needs returns a Work of the given seconds. shares are pairs of a resource and the share that the
+// work uses.
 func needs(seconds float64, shares ...float64) Work {
 	w := Work{Seconds: seconds}
 	for i := 0; i < len(shares); i += 2 {
@@ -26,13 +27,14 @@ func needs(seconds float64, shares ...float64) Work {
 	return w
 }
 
-// beside is a work that uses shares of the second device's resources too, in pairs.
+// beside returns w with shares of the second device's resources too, given in pairs of resource and
+// share.
 func beside(w Work, shares ...float64) Work {
 	w.Peer, w.PeerShare = 1, needs(0, shares...).Share
 	return w
 }
 
-// second is a work on the second device.
+// second returns w as a work of the second device.
 func second(w Work) Work {
 	w.Device = 1
 	return w
@@ -40,8 +42,8 @@ func second(w Work) Work {
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 
-// TestShares: works that need the same resource slow each other down only if the resource is short. A work that needs
-// less than its fair share is not slowed down.
+// TestShares: works that use the same resource slow each other down only if together they need more
+// than there is. A work that needs less than its fair share is not slowed down.
 func TestShares(t *testing.T) {
 	const cores, memory, up, down, both = float64(Cores), float64(HostMemory), float64(LinkUp), float64(LinkDown), float64(LinkBoth)
 	for _, tc := range []struct {
@@ -54,11 +56,14 @@ func TestShares(t *testing.T) {
 		{"two that need all of it", []Work{needs(1, cores, 1), needs(1, cores, 1)}, []float64{2, 2}},
 		{"the rest has it alone", []Work{needs(1, cores, 1), needs(2, cores, 1)}, []float64{2, 3}},
 		{"there is enough", []Work{needs(2, memory, 0.5), needs(3, memory, 0.5)}, []float64{2, 3}},
-		// Both go on at 1/1.6 of their speed, which uses all of the memory.
+		// Together they need 1.6 times the memory, so both run at 1/1.6 of their speed and end at
+		// 1.6 s.
 		{"a little too little", []Work{needs(1, memory, 0.8), needs(1, memory, 0.8)}, []float64{1.6, 1.6}},
-		// The link in both directions is short, 1/1.5; a work on cores alone is not affected.
+		// The two directions need 1.5 times what the link carries in both, so both copies end at
+		// 1.5 s. The work on cores is not affected.
 		{"both ways", []Work{needs(1, up, 1, both, 0.75), needs(1, down, 1, both, 0.75), needs(1, cores, 1)}, []float64{1.5, 1.5, 1}},
-		// Two share the cores, at half speed; the third speeds up until the memory is used up: 1 − 0.5·0.4 = 0.8.
+		// Two works share the cores and run at half speed, so the first uses 0.2 of the memory. The
+		// third may use the remaining 0.8 and ends after 0.8/0.8 = 1 s.
 		{"what others leave", []Work{needs(1, cores, 1, memory, 0.4), needs(1, cores, 1), needs(0.8, memory, 1)}, []float64{2, 2, 1}},
 		{"another device's link", []Work{needs(1, up, 1), second(needs(1, up, 1))}, []float64{1, 1}},
 		{"a copy that needs both links", []Work{beside(needs(1, up, 1), down, 1), second(needs(1, down, 1))}, []float64{2, 2}},
@@ -74,8 +79,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestOrder: functions are called at their times, and functions of the same time in the order of At. Spend delays
-// what a function starts.
+// TestOrder: the clock calls functions at their times, and functions of the same time in the order
+// in which At was called. Spend delays works and timers that a function starts afterwards.
 func TestOrder(t *testing.T) {
 	var c Clock
 	var got []string
@@ -108,7 +113,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestThen: two works one after another take the time, and the resources, of their combination.
+// TestThen: Then takes the sum of both times and the time-weighted averages of the shares.
 func TestThen(t *testing.T) {
 	w := needs(1, float64(Cores), 1).Then(needs(3, float64(Cores), 0.2, float64(HostMemory), 0.4))
 	if w.Seconds != 4 || !near(w.Share[Cores], 0.4) || !near(w.Share[HostMemory], 0.3) {
@@ -129,7 +134,8 @@ func TestThen(t *testing.T) {
 	}
 }
 
-// TestSwitches: devices behind one switch share its link, other devices do not. Use is the mean over the switches.
+// TestSwitches: devices behind one switch share its link to the host; devices behind other switches
+// are not slowed down. Use is the mean over the switches.
 func TestSwitches(t *testing.T) {
 	for _, resource := range []Resource{SwitchUp, SwitchDown, SwitchBoth} {
 		for _, tc := range []struct {
@@ -153,7 +159,8 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// TestEndless: almost equal times do not stop the clock.
+// TestEndless: the clock advances even if a work's remaining time is smaller than the resolution of
+// the clock's float64.
 func TestEndless(t *testing.T) {
 	var c Clock
 	c.After(1e6, func() {}) // near 1e6 s a float64 resolves 2⁻³³ s

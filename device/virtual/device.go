@@ -20,13 +20,14 @@ type Device struct {
 	next    uintptr // the next address
 	blank   func(bytes int64) ([]byte, error)
 	enqueue float64 // seconds that the host takes to enqueue a command
-	// The copy engines, one for each direction; nil: cores copy.
+	// up and down are the copy engines, one for each direction; nil: host cores copy, as on the CPU
+	// device.
 	up, down *engine
 }
 
-// New returns the device with the number index of a machine m, which must have passed Check. With unified the device
-// computes in host memory in place. AllocHost returns the memory that blank returns; it is only read, so several calls
-// may share it.
+// New returns the device with number index of machine m, which must have passed Check. With unified
+// the device computes in host memory without copies. AllocHost returns the memory that blank
+// returns. That memory is only read, so blank may return the same memory again and again.
 func New(clock *Clock, m *rates.Machine, index int, unified bool, blank func(bytes int64) ([]byte, error)) *Device {
 	d := &Device{clock: clock, index: index, machine: m, costs: rates.NewCosts(m), unified: unified, next: device.Align, blank: blank, enqueue: m.Device.Enqueue / 1e6}
 	if m.Device.Kind != "cpu" {
@@ -52,7 +53,8 @@ func (d *Device) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	return d.place(bytes), nil
 }
 
-// place returns memory of this size at addresses that no other memory has. There is no content behind the addresses.
+// place returns memory of this size at addresses that no other memory has. Nothing is stored at the
+// addresses.
 func (d *Device) place(bytes int64) device.Mem {
 	m := device.Mem{Addr: d.next, Bytes: bytes}
 	d.next += (uintptr(bytes) + 2*device.Align - 1) / device.Align * device.Align
@@ -130,8 +132,9 @@ type engine struct {
 	waiting []func()
 }
 
-// start calls begin when the engine is free for the copy: now, or after the earlier copies. The stream must call end
-// when its copy is complete. With a nil engine begin is called at once, so copies run concurrently.
+// start calls begin when the engine is free for the copy: now, or after the earlier copies.
+// Function begin starts the copy, and the stream calls end when the copy is complete. With a nil
+// engine begin is called at once, so copies run concurrently.
 func (e *engine) start(begin func()) {
 	if e != nil && e.busy {
 		e.waiting = append(e.waiting, begin)
@@ -143,7 +146,7 @@ func (e *engine) start(begin func()) {
 	begin()
 }
 
-// end says that a copy is complete, and starts the next waiting copy.
+// end is called when a copy is complete. It starts the next waiting copy.
 func (e *engine) end() {
 	if e == nil {
 		return
@@ -158,7 +161,8 @@ func (e *engine) end() {
 // Close implements device.Device.
 func (d *Device) Close() error { return nil }
 
-// event may be recorded again and again; only the last recording counts.
+// event implements device.Event. It may be recorded again and again; only the last recording
+// counts.
 type event struct{ last *mark }
 
 // mark is one recording of an event: a point of a stream, and when the stream reached it.

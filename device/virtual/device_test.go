@@ -11,7 +11,8 @@ import (
 	"mt/plan/rates"
 )
 
-// machine moves 1 GB/s on every path, launches in no time, and multiplies at 1 TFLOP/s.
+// machine returns a test machine that moves 1 GB/s on every path, launches in no time, and
+// multiplies at 1 TFLOP/s.
 func machine() *rates.Machine {
 	one := rates.Op{Rate: 1}
 	return &rates.Machine{Name: "test", Device: rates.Device{Name: "test", Kind: "cuda", Memory: 1, Bandwidth: 1,
@@ -54,7 +55,7 @@ func (r *rig) event() device.Event {
 	return e
 }
 
-// rest runs until no event is left.
+// rest runs the clock until no work and no timer is left.
 func (r *rig) rest() { r.clock.Run(func() bool { return false }) }
 
 func (r *rig) at(what string, want float64) func(error) {
@@ -65,8 +66,8 @@ func (r *rig) at(what string, want float64) func(error) {
 	}
 }
 
-// TestStreams: work on a stream is in order, streams run concurrently, and a wait refers to the last record before
-// it.
+// TestStreams: a stream runs its work in order, and several streams run concurrently. Wait refers
+// to the last recording of the event before the call of Wait.
 func TestStreams(t *testing.T) {
 	r := newRig(t, machine())
 	up, compute := r.stream("h2d"), r.stream("compute")
@@ -89,7 +90,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestLink: if both directions together are no faster than one, each takes twice as long.
+// TestLink: if a link carries no more in both directions together than in one, two opposite copies
+// take twice as long each.
 func TestLink(t *testing.T) {
 	r := newRig(t, machine())
 	up, down := r.stream("h2d"), r.stream("d2h")
@@ -161,8 +163,8 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// TestPeersThatDiffer: devices copy to each other if both support it, at the slower rate, and over wires if both have
-// them.
+// TestPeersThatDiffer: two devices copy to each other directly only if both can. They use the
+// slower of both rates, and separate wires (NVLink) only if both have them.
 func TestPeersThatDiffer(t *testing.T) {
 	for _, tc := range []struct {
 		first, second rates.Link
@@ -201,7 +203,8 @@ func TestPeersThatDiffer(t *testing.T) {
 	}
 }
 
-// TestPeersInTurn: consecutive copies go to their own destinations.
+// TestPeersInTurn: consecutive copies from one device to two others are not joined, and each uses
+// its own destination's wires.
 func TestPeersInTurn(t *testing.T) {
 	m := machine()
 	m.Link.Both, m.Link.Peer, m.Link.Wires = 2, 1, true
@@ -227,7 +230,8 @@ func TestPeersInTurn(t *testing.T) {
 	}
 }
 
-// TestEnqueue: a command starts no earlier than it is enqueued, even if the device is idle.
+// TestEnqueue: enqueueing takes the host time, and a command starts no earlier than it is enqueued,
+// even if the device is idle.
 func TestEnqueue(t *testing.T) {
 	m := machine()
 	m.Device.Enqueue = 1000
@@ -241,7 +245,7 @@ func TestEnqueue(t *testing.T) {
 	r.rest()
 }
 
-// TestCPU: on a CPU, operations, copies and the host's works share the same cores.
+// TestCPU: on a CPU device, operations and copies share the host's cores.
 func TestCPU(t *testing.T) {
 	m := machine()
 	m.Device.Kind, m.Link.Cores, m.Link.Both = "cpu", 4, 2
@@ -254,8 +258,8 @@ func TestCPU(t *testing.T) {
 	r.rest()
 }
 
-// TestIntegrated: if device memory is host memory, operations and copies share its bandwidth. A copy reads and writes
-// it.
+// TestIntegrated: if device memory is host memory, operations and copies share the bandwidth of
+// host memory. A copy both reads and writes there.
 func TestIntegrated(t *testing.T) {
 	for integrated, want := range map[bool][2]float64{false: {1e-3, 1e-3}, true: {1.5e-3, 1.5e-3}} {
 		m := machine()
@@ -270,9 +274,10 @@ func TestIntegrated(t *testing.T) {
 	}
 }
 
-// TestEngines: copies of one direction run one after another, whole, in the order in which they are ready. So a tile
-// that becomes ready during activation copies waits for the rest of one copy. That is all activations if they are one
-// copy, and one piece if they are cut. Consecutive copies do not merge into one longer than a piece.
+// TestEngines: a copy engine runs copies of one direction one after another, whole, in the order in
+// which they are ready. So a tile that becomes ready during activation copies waits for the rest of
+// one copy: for all activations if they are a single copy, for a piece if they are cut. Consecutive
+// copies are not joined into one longer than a piece.
 func TestEngines(t *testing.T) {
 	const mib = 1 << 20
 	for name, tc := range map[string]struct {
@@ -317,8 +322,8 @@ func TestEngines(t *testing.T) {
 	}
 }
 
-// TestRestart: work after an idle time of the stream takes up to twice as long, until the restart's cost, or the idle
-// time if shorter, is lost. Copies lose nothing.
+// TestRestart: operations after an idle time take up to twice as long, until the machine's restart
+// time has been lost in total, or the idle time if that is shorter. Copies lose nothing.
 func TestRestart(t *testing.T) {
 	m := machine()
 	m.Device.Restart = 1500
@@ -348,7 +353,7 @@ func TestRestart(t *testing.T) {
 	r.rest()
 }
 
-// TestRefusedMemory: a negative size is refused, and a device tells whether its memory is host memory.
+// TestRefusedMemory: a negative size is refused, and Unified returns what New was told.
 func TestRefusedMemory(t *testing.T) {
 	for _, unified := range []bool{false, true} {
 		d := New(&Clock{}, machine(), 0, unified, nil)
@@ -358,7 +363,8 @@ func TestRefusedMemory(t *testing.T) {
 	}
 }
 
-// TestCoresOfCopies: copies that take half of the host's cores each run concurrently.
+// TestCoresOfCopies: two copies that each take half of the host's cores do not slow each other
+// down.
 func TestCoresOfCopies(t *testing.T) {
 	m := machine()
 	m.Link.Both, m.Link.Cores = 2, 2
@@ -371,8 +377,8 @@ func TestCoresOfCopies(t *testing.T) {
 	r.rest()
 }
 
-// TestWork: an operation on a CPU uses its cores and host memory, and no other device. Work of zero time keeps its
-// shares, also after an idle time of the stream.
+// TestWork: an operation on a CPU uses its cores and host memory, and no other device's resources.
+// A work of zero seconds keeps its shares, even after the stream was idle.
 func TestWork(t *testing.T) {
 	m := machine()
 	m.Device.Kind = "cpu"
@@ -387,8 +393,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// TestEnqueueApart: works with an event between them run one after another, even if all were enqueued while the
-// stream waited for the first.
+// TestEnqueueApart: works with an event between them are not joined. They run one after another,
+// even if all were enqueued while the stream waited for the first.
 func TestEnqueueApart(t *testing.T) {
 	m := machine()
 	m.Device.Enqueue = 1000

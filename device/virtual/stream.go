@@ -4,7 +4,8 @@ import (
 	"mt/device"
 )
 
-// stream holds the enqueued items and starts each when the previous one is complete.
+// stream implements device.Stream. It holds the enqueued items and starts each when the previous
+// one is complete.
 type stream struct {
 	d     *Device
 	items []item
@@ -33,8 +34,9 @@ func (s *stream) put(x item) {
 	s.advance()
 }
 
-// work enqueues w; op says that it is an operation and no copy. A work that follows another is joined with it into one.
-// So launches of many operations cause few events, and the simulation is fast.
+// work enqueues w; op says that it is an operation, not a copy. If the last enqueued item is a work
+// of the same kind that has not begun, both become one work. So launches of many operations cause
+// few events, and the simulation is fast.
 func (s *stream) work(w Work, op bool) {
 	w.Device = s.d.index
 	if w.PeerShare == [NumResources]float64{} {
@@ -106,15 +108,17 @@ func (s *stream) advance() {
 	}
 }
 
-// resume is called when the wait for the first item's turn is over, and continues with this item.
+// resume is called when the stream need no longer wait, for a time or for a mark. It continues with
+// the first item.
 func (s *stream) resume() {
 	s.busy = false
 	s.advance()
 }
 
-// restarted returns w, the work of operations that begin now, with the slowness of a device that was idle. After idle
-// time, operations take up to twice as long. This lasts until it has cost rates.Device.Restart in total, or the idle
-// time if that is shorter. Meanwhile operations use proportionally less of shared resources.
+// restarted returns w, operations that begin now, slowed down if the device was idle. After idle
+// time, operations take up to twice as long. This lasts until it has cost rates.Device.Restart in
+// total, or the idle time if that is shorter. Meanwhile operations use proportionally less of
+// shared resources.
 func (s *stream) restarted(w Work) Work {
 	if still := s.d.clock.Time() - s.ended; still > 1e-9 {
 		s.slow = min(s.d.machine.Device.Restart/1e6, still)
@@ -142,7 +146,8 @@ func (s *stream) completed(op bool) {
 	s.resume()
 }
 
-// reach is called when the stream reaches the recording m. It completes m and resumes the streams that wait for it.
+// reach is called when the stream reaches m, a recording of an event. It completes m and resumes
+// the waiting streams.
 func (s *stream) reach(m *mark) {
 	m.done, m.at = true, s.d.clock.Now()
 	for _, w := range m.waiting {
@@ -181,8 +186,9 @@ func (s *stream) copyLink(e *engine, direction Resource, rate float64, bytes int
 	s.copy(w, e, bytes)
 }
 
-// crossing sets how much of the link a copy in one direction uses: one is the share of that direction, both the share
-// of the limit for both directions together. shared: the copy uses the same shares of the switch's link.
+// crossing sets in share how much of the link a copy uses. Argument one is the share of the copy's
+// direction, both the share of the limit for both directions together. If shared, several devices
+// are behind a PCIe switch, and the copy uses the same shares of the switch's link.
 func crossing(share *[NumResources]float64, direction Resource, one, both float64, shared bool) {
 	share[direction], share[LinkBoth] = one, both
 	if shared {

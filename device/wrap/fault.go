@@ -31,14 +31,16 @@ type Failing struct {
 	fault  atomic.Pointer[Fault] // the fault, once the call has happened
 }
 
-// Fail returns dev with call number failAt failing; calls are counted from 1, and 0 makes none fail. Counted calls
-// are Alloc, AllocHost, Register, Reach, NewStream, NewEvent, every operation, and every call of a stream that can
-// fail (copies, Zero, Record, Wait, Sync). The result's streams and events work only with the result.
+// Fail returns dev with call number failAt failing; calls are counted from 1, and 0 makes none
+// fail. Counted calls are Alloc, AllocHost, Register, Reach, NewStream, NewEvent, every operation,
+// and every call of a stream that can fail (copies, Zero, Record, Wait, Sync). The returned
+// device's streams and events work only with that device.
 func Fail(dev device.Device, failAt int64) *Failing { return &Failing{Device: dev, failAt: failAt} }
 
-// FailLate is Fail with a late fault, as on a GPU: the call returns without an error, and the stream fails later, when
-// it executes the call. It replaces the call by an operation with an invalid index. dev finds this only when it runs
-// the operation, so dev must be of device/cpu, which checks indices.
+// FailLate is like Fail, but the call fails late, as on a GPU: it returns without an error, and the
+// stream fails when it executes the call. FailLate replaces the call by an operation with an
+// invalid index. Such an index must be an error of dev when the operation runs, as in device/cpu,
+// and no crash.
 func FailLate(dev device.Device, failAt int64) *Failing {
 	return &Failing{Device: dev, failAt: failAt, late: true, rows: make([]int32, 3*device.Align/4)}
 }

@@ -6,8 +6,8 @@ import (
 	"mt/device"
 )
 
-// failingStream is a stream that fails with the wrapper's fault. After the fault it drops work. Records, waits and
-// notifications continue, so nobody waits forever.
+// failingStream is a stream of a Failing device. After the fault it drops copies and operations.
+// Records, waits and notifications continue, so nobody waits forever.
 type failingStream struct {
 	device.Stream
 	dev  *Failing
@@ -42,8 +42,8 @@ func (s *failingStream) fails(name string) bool {
 	return s.err != nil
 }
 
-// told returns the error that the stream reports, given the wrapped stream's error err. Once a late fault has happened,
-// every stream that fails for any reason reports that fault, as on a GPU.
+// told returns the error that the stream reports. err is the wrapped stream's own error. Once a
+// late fault has happened, every stream that fails for any reason reports that fault, as on a GPU.
 func (s *failingStream) told(err error) error {
 	if fault := s.dev.fault.Load(); s.dev.late && fault != nil && err != nil {
 		return fault

@@ -20,7 +20,8 @@ func newCPU(t *testing.T) device.Device {
 	return d
 }
 
-// TestTransparent: without a fault every operation works as before.
+// TestTransparent: a Failing device that is told to fail no call gives correct results for
+// operations.
 func TestTransparent(t *testing.T) {
 	d := wrap.Fail(newCPU(t), 0)
 	defer d.Close()
@@ -30,8 +31,8 @@ func TestTransparent(t *testing.T) {
 	}
 }
 
-// TestNothingFails: a late fault that is not reached changes nothing, a copy inside the device takes the right path,
-// and the wrapped device's own errors are returned.
+// TestNothingFails: if the failing call is never reached, copies work as on the wrapped device. An
+// error of the wrapped device itself is returned unchanged.
 func TestNothingFails(t *testing.T) {
 	d := wrap.FailLate(newCPU(t), 1000)
 	defer d.Close()
@@ -55,8 +56,8 @@ func TestNothingFails(t *testing.T) {
 	}
 }
 
-// program makes one call of each kind and returns the first reported error. It checks for errors once after many
-// calls, as callers do.
+// program makes one call of each kind and returns the first reported error. As real callers do, it
+// checks for errors only once after many stream calls.
 func program(t *testing.T, d device.Device) (err error) {
 	t.Helper()
 	mem, err := d.Alloc(accounts.Batch, 1024)
@@ -113,7 +114,8 @@ func program(t *testing.T, d device.Device) (err error) {
 	return err
 }
 
-// Every call fails once. Each time its error is returned and names the call, and all memory is released.
+// TestEveryCall: each call of program is made to fail once. program then returns an error that
+// names the call, and all memory is released.
 func TestEveryCall(t *testing.T) {
 	want := []string{"Alloc for batch", "AllocHost", "Register", "NewStream compute", "NewEvent", "Reach", "Zero on stream compute",
 		"CopyH2D on stream compute", "CopyD2D on stream compute", "Convert on stream compute", "CopyPeer on stream compute", "CopyD2H on stream compute",
@@ -140,7 +142,7 @@ func TestEveryCall(t *testing.T) {
 	}
 }
 
-// Work that is enqueued after a fault is dropped.
+// TestDropped: after a fault, a stream drops copies that are enqueued later.
 func TestDropped(t *testing.T) {
 	d := wrap.Fail(newCPU(t), 4) // the calls are Alloc, NewStream, CopyH2D, CopyH2D
 	defer d.Close()
@@ -166,8 +168,8 @@ func TestDropped(t *testing.T) {
 	}
 }
 
-// TestLate: a late fault is reported only when the stream has reached it. Neither the failing call nor later work is
-// done.
+// TestLate: a late fault is reported only when the stream executes the failing call. Neither that
+// call nor later work is done.
 func TestLate(t *testing.T) {
 	open := make(chan struct{})
 	held := testkit.Must(cpu.New(cpu.Options{Threads: 1, Delay: func(string, int64) time.Duration { <-open; return 0 }}))(t)

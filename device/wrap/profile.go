@@ -11,7 +11,8 @@ import (
 	"mt/device/op"
 )
 
-// Profiled times the operations of the wrapped device. Its streams are the wrapped device's streams.
+// Profiled is a device that times the operations of the device it wraps. Its streams are the
+// wrapped device's streams.
 type Profiled struct {
 	device.Device
 	mu      sync.Mutex
@@ -28,7 +29,7 @@ type span struct {
 	start, end device.Event
 }
 
-// key says which times are added up: the times of one operation with the same sizes.
+// key identifies the operations whose times are added up: those with the same name and shape.
 type key struct{ op, shape string }
 
 // OpTime is the time of all calls of one operation with one shape.
@@ -123,8 +124,8 @@ func (d *Profiled) Close() error {
 	return d.Device.Close()
 }
 
-// event returns an event to record, a spare one if there is one. nil: the device cannot create another; then nothing is
-// timed.
+// event returns a spare event to record, or a new event if no spare is left. It returns nil if the
+// device cannot create another; the operation is then not timed.
 func (d *Profiled) event() device.Event {
 	if n := len(d.spare); n > 0 {
 		e := d.spare[n-1]

@@ -12,7 +12,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// counted counts the created events. With err set it creates none, and Close returns err.
+// counted is a device that counts the events it creates. With err set it creates none, and Close
+// returns err.
 type counted struct {
 	device.Device
 	events int
@@ -29,8 +30,8 @@ func (c *counted) NewEvent() (device.Event, error) {
 
 func (c *counted) Close() error { return errors.Join(c.err, c.Device.Close()) }
 
-// TestEvents: events are reused after Times. An operation without an event runs anyway; Times and Close return the
-// reason.
+// TestEvents: Profiled reuses its events after Times. An operation for which no event can be
+// created still runs; Times and Close then return the error.
 func TestEvents(t *testing.T) {
 	inner, err := cpu.New(cpu.Options{Threads: 1})
 	testkit.NoError(t, err)

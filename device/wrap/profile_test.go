@@ -12,7 +12,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestOps: with and without timing, every operation gives the same bits.
+// TestOps: operations give the same bits with and without Profile.
 func TestOps(t *testing.T) {
 	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 	p := wrap.Profile(dev)
@@ -30,7 +30,7 @@ func TestOps(t *testing.T) {
 	}
 }
 
-// TestTimes: every call is counted once, with its FLOPs.
+// TestTimes: Times counts every call of an operation once, with its FLOPs.
 func TestTimes(t *testing.T) {
 	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 	p := wrap.Profile(dev)

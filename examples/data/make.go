@@ -35,7 +35,8 @@ func other(r *rand.Rand, name string) string {
 	}
 }
 
-// story returns a few sentences that add and subtract.
+// story returns a short story: a few sentences in which someone gets and gives away things, so that
+// numbers are added and subtracted.
 func story(r *rand.Rand) string {
 	name, thing := pick(r, names), pick(r, things)
 	n := 2 + r.IntN(8)
@@ -73,7 +74,7 @@ func chat(r *rand.Rand) []message {
 	return out
 }
 
-// sum returns a question and its answer.
+// sum returns a question about the sum of two numbers of things, and its answer.
 func sum(r *rand.Rand) (question, answer string) {
 	a, b, thing := 1+r.IntN(9), 1+r.IntN(9), pick(r, things)
 	return fmt.Sprintf("What are %d %s and %d %s?", a, thing, b, thing), fmt.Sprintf("%d %s.", a+b, thing)

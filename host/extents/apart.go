@@ -13,10 +13,11 @@ import (
 	"mt/base/human"
 )
 
-// This file is for runs in which each extent has a file of its own, beside the locked file that names the run. An
-// extent's file has a head, followed by the extent's bytes as in memory. A checkpoint can hard-link the file, and so
-// keep the last written content without a copy. A file with a second name must not be written again. So the caller pins
-// a file before it links the file, and the next Write of the extent goes to a new file.
+// This file is for runs with a separate file for each extent, beside a locked file that names the
+// run. An extent's file has a head, followed by the extent's bytes as in memory. A checkpoint can
+// hard-link the file, and so keep the last written content without a copy. The content of a linked
+// file must not change, so the caller pins a file before it links the file. The next Write of the
+// extent then goes to a new file.
 
 // IsApart reports whether each extent has a file of its own. If Options.Heads asked for such files but extents share
 // files, why is the reason.

@@ -14,7 +14,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// apart are options of three extents in files of their own.
+// apart returns Options for three extents in files of their own.
 func apart(t *testing.T) Options {
 	o := three(t, 1)
 	for i, n := range o.Bytes {
@@ -28,7 +28,7 @@ func apart(t *testing.T) Options {
 	return o
 }
 
-// is fails where the file at path does not have content.
+// is fails the test unless the file at path has this content.
 func is(t *testing.T, path string, content ...[]byte) {
 	t.Helper()
 	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, slices.Concat(content...)) {
@@ -83,8 +83,9 @@ func TestPinnedFilesStay(t *testing.T) {
 	}
 }
 
-// TestLeftApart: the next run, with or without files for extents, and a sweep remove a killed run's leftover extents.
-// Linked files and the files of others stay.
+// TestLeftApart: a killed run leaves files of its extents. The run's next start (with or without a
+// file for each extent) and Sweep remove them. Files that a checkpoint has linked, and files of
+// others, stay.
 func TestLeftApart(t *testing.T) {
 	for name, next := range map[string]func(t *testing.T, o Options){
 		"apart": func(t *testing.T, o Options) {
@@ -147,7 +148,8 @@ func TestLeftApart(t *testing.T) {
 	}
 }
 
-// TestNotApart: where files cannot be linked extents are in one file, and why is known; an error of the disk is one.
+// TestNotApart: if Options.Apart says that files cannot be linked, all extents share one file, and
+// IsApart returns the reason. If Apart fails, Open returns its error.
 func TestNotApart(t *testing.T) {
 	o := apart(t)
 	o.Apart = func(string) (string, error) { return "so it is", nil }
@@ -174,8 +176,9 @@ func TestNotApart(t *testing.T) {
 	}
 }
 
-// TestEveryCallApartFailsOnce: when any call fails, the error names the file, pinned files are complete, and nothing
-// else is left. The error for a full disk says what helps.
+// TestEveryCallApartFailsOnce makes each file operation fail in turn. The error names the file,
+// pinned files keep their complete content, and no other files are left. The error for a full disk
+// says what to do.
 func TestEveryCallApartFailsOnce(t *testing.T) {
 	testkit.NotShort(t)
 	for _, with := range []error{syscall.EIO, syscall.ENOSPC} {
@@ -236,12 +239,13 @@ func TestEveryCallApartFailsOnce(t *testing.T) {
 	}
 }
 
-// unremovable is a file that cannot be removed.
+// unremovable is a file whose removal fails.
 type unremovable struct{ file }
 
 func (unremovable) Remove() error { return syscall.EIO }
 
-// TestAnExtentThatStays: where the file of an extent cannot be removed at the end, that is told, and a sweep can make up for it.
+// TestAnExtentThatStays: if Close cannot remove the file of an extent, it returns an error, and a
+// later Sweep can remove the file.
 func TestAnExtentThatStays(t *testing.T) {
 	o := apart(t)
 	o.open = func(path string, fresh bool) (file, error) {

@@ -12,12 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkEngines alternates pool and ring for writing and reading an extent of 256 MiB. It logs the rates: medians of
-// 24 rounds and the quartiles.
+// BenchmarkEngines compares the two ways to move chunks, a pool of threads with pread and pwrite,
+// and io_uring. It writes and reads an extent of 256 MiB with each in turn and logs the rates:
+// medians of 24 rounds and the quartiles.
 //
 //	go test ./host/extents -run - -bench Engines -benchtime 1x -v
 //
-// MT_BENCH_DIRS lists folders on the disks to measure, separated by commas. Default: temporary folders.
+// MT_BENCH_DIRS lists folders on the disks to measure, separated by commas. Default: temporary
+// folders.
 func BenchmarkEngines(b *testing.B) {
 	for _, chunk := range []int64{4 << 20, 1 << 20} {
 		for dirs := 1; dirs <= 2; dirs++ {
@@ -90,7 +92,7 @@ func takeTurns(b *testing.B, chunk int64, dirs int) {
 	}
 }
 
-// spread is the median of numbers, and between which of them half are.
+// spread formats the median of x, and its first and third quartile.
 func spread(x []float64) string {
 	x = slices.Sorted(slices.Values(x))
 	return fmt.Sprintf("%.3g (%.3g to %.3g)", x[len(x)/2], x[len(x)/4], x[len(x)*3/4])

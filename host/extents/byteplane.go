@@ -9,8 +9,9 @@ import (
 	"github.com/klauspost/compress/huff0"
 )
 
-// blockBytes is the size of a block, the piece of data that is compressed with Huffman codes of its own. The four byte
-// planes of a block (plane k has byte k of each 4-byte word) have 32 KiB each, so they fit in a core's L2 cache.
+// blockBytes is the size of a block of data. Each block is compressed with Huffman codes of its
+// own. The four byte planes of a block (plane k has byte k of each 4-byte word) have 32 KiB each,
+// so they fit in a core's L2 cache.
 const blockBytes = 128 << 10
 
 const planes = 4
@@ -96,9 +97,10 @@ func (c *coder) code(plane []byte) []byte {
 	return out
 }
 
-// saysLittle reports whether Huffman coding pays for every fourth byte of b, from the first on: their entropy is less
-// than 7 bits a byte. It estimates the entropy from a sample. A sample of n bytes underestimates the entropy by at most
-// 255/(2n ln 2) bits (Miller 1955), here a tenth of a bit.
+// saysLittle reports whether Huffman coding is worth its time for a byte plane: every fourth byte
+// of b, from the first on. It is if the plane's entropy is below 7 bits a byte, estimated from a
+// sample. A sample of n bytes underestimates the entropy by at most 255/(2n ln 2) bits (Miller
+// 1955), here a tenth of a bit.
 func saysLittle(b []byte) bool {
 	const run, samples = 64, 2048
 	var count [256]uint16

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// fill is n bytes of a kind: numbers as runs have them.
+// fill makes n bytes of each kind of data that runs write to disk, such as fp32 moments or 8-bit
+// codes, and of extreme kinds such as zeros.
 var fill = map[string]func(r *rand.Rand, n int) []byte{
 	"fp32": func(r *rand.Rand, n int) (b []byte) {
 		for len(b) < n {
@@ -45,13 +46,15 @@ var fill = map[string]func(r *rand.Rand, n int) []byte{
 	},
 }
 
-// bounds has the minimum and maximum compressed size of each kind. fp32 and bf16 with normal values have exponents of
-// 2.5 bits and a sign. Codes with a standard deviation of 20 have log2(20·√(2πe)) = 6.4 bits.
+// bounds has, for each kind of data in fill, the smallest and largest factor by which the coder
+// must compress it. Normally distributed fp32 and bf16 have exponents with 2.5 bits of entropy and
+// a sign. Codes with a standard deviation of 20 have log2(20·√(2πe)) = 6.4 bits.
 var bounds = map[string][2]float64{
 	"fp32": {1.17, 1.22}, "bf16": {1.42, 1.52}, "codes": {1.20, 1.26}, "noise": {0.999, 1}, "zeros": {5000, 8192}, "zeros before noise": {1, 2.1},
 }
 
-// TestComesBack: every kind and size comes back, and is as small as its information lets it be.
+// TestComesBack: data of every kind and size decodes to the same bytes, and is compressed as far as
+// bounds demands.
 func TestComesBack(t *testing.T) {
 	var c coder
 	for kind, of := range fill {
@@ -87,7 +90,8 @@ func TestComesBack(t *testing.T) {
 	}
 }
 
-// TestPlanesArePutApart: split and merge are each other's opposites, and split does what it says.
+// TestPlanesArePutApart: merge is the inverse of split, and split writes byte k of each word to
+// plane k.
 func TestPlanesArePutApart(t *testing.T) {
 	for _, n := range []int{4, 28, 32, 36, 1024, blockBytes} {
 		src := fill["noise"](rand.New(rand.NewPCG(2, 2)), n)
@@ -109,7 +113,7 @@ func TestPlanesArePutApart(t *testing.T) {
 	}
 }
 
-// TestDamage: what is not what encode made is an error or other bytes.
+// TestDamage: decoding changed or cut input gives an error or other bytes, and never panics.
 func TestDamage(t *testing.T) {
 	var c coder
 	for kind, of := range fill {

@@ -13,14 +13,16 @@ import (
 // This file selects the engine that moves chunks between memory and files: io_uring, or a pool of goroutines that call
 // pread and pwrite. docs/decisions/2026-11-disk-engine.md says why there are both.
 
-// Numbers of chunks in flight at once, enough for an NVMe disk to reach its rate. The pool needs a thread for each
-// transfer. An io_uring needs no threads, but twice as many transfers because of its higher latency.
+// The numbers of chunks in flight at once are enough for an NVMe disk to reach its rate. The pool
+// of threads needs a thread for each transfer. An io_uring needs no threads, but twice as many
+// transfers because of its higher latency.
 const (
 	poolDepth = 8
 	ringDepth = 16
 )
 
-// mover reads and writes without a thread for each transfer in flight. The io_uring implements it.
+// mover reads and writes files without a thread for each transfer in flight. The io_uring
+// implements it.
 type mover interface {
 	// move reads from the file descriptor fd at offset at into b, or writes b there. It returns the number of bytes
 	// moved. They may be fewer than len(b) without an error. Concurrent calls are allowed.
@@ -152,8 +154,9 @@ func (f ringFile) WriteAt(b []byte, at int64) (int, error) {
 	return n + m, err
 }
 
-// later reports whether the error of a transfer by an io_uring is temporary: a signal, no room in the kernel for
-// another transfer, or the end of the submitting thread.
+// later reports whether the error of a transfer by an io_uring is temporary, so that pread or
+// pwrite can do the transfer. Such errors are a signal, no room in the kernel for another transfer,
+// or the end of the submitting thread.
 func later(err error) bool {
 	return errors.Is(err, syscall.ECANCELED) || errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EBUSY)
 }

@@ -115,7 +115,8 @@ func Open(o Options) (*Files, error) {
 	return e, nil
 }
 
-// settle reserves the disk space for all extents in the files that Open has opened.
+// settle reserves the disk space for all extents. The files opened by Open get it, or each extent
+// gets a file of its own (Options.Heads).
 func (e *Files) settle() (err error) {
 	if e.o.Heads != nil {
 		if e.why, err = e.o.Apart(e.paths[0]); err != nil {
@@ -137,7 +138,8 @@ func (e *Files) settle() (err error) {
 	return e.makeApart()
 }
 
-// lay gives every chunk its place and returns the size that each file needs.
+// lay gives every chunk its place in the files, in turn over the directories. It returns the size
+// that each file needs.
 func (e *Files) lay() (ends []int64) {
 	ends = make([]int64, len(e.o.Dirs))
 	for i := range ends {
@@ -254,8 +256,9 @@ func (e *Files) fits(i int, mem []byte) {
 	}
 }
 
-// chunks calls do, on the workers, for each chunk in the range [from, from+len(mem)) of extent i. The function do gets
-// the chunk's place c, and the part b of mem for the chunk. An error is that of the first chunk that failed.
+// chunks calls do, on the worker goroutines, for each chunk in the range [from, from+len(mem)) of
+// extent i. do gets the chunk's place c, and the part b of mem for the chunk. If several calls
+// fail, chunks returns the error of the first chunk in order.
 func (e *Files) chunks(i int, from int64, mem []byte, do func(w *worker, c *place, b []byte) error) error {
 	end := from + int64(len(mem))
 	if from%e.o.Chunk != 0 || end > e.o.Bytes[i] || end%e.o.Chunk != 0 && end != e.o.Bytes[i] {

@@ -21,7 +21,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// memory is aligned memory with random bytes.
+// memory returns memory with random bytes, aligned to BlockBytes.
 func memory(t testing.TB, bytes int64, r *rand.Rand) []byte {
 	t.Helper()
 	b := testkit.Must(unix.Mmap(-1, 0, int(max(bytes, 1)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON))(t)
@@ -33,14 +33,15 @@ func memory(t testing.TB, bytes int64, r *rand.Rand) []byte {
 	return b
 }
 
-// engineTable has what moves chunks, by name: how options ask for it. A test is skipped where there is none.
+// engineTable has a function for each way to move chunks (pool of threads, io_uring). It changes
+// options so that they use this way, or skips the test if the system lacks it.
 var engineTable = map[string]func(t *testing.T, o *Options){
 	"pool": func(_ *testing.T, o *Options) {
 		o.ring = func(int) (mover, error) { return nil, errors.ErrUnsupported }
 	},
 }
 
-// byEngine runs a test with each engine.
+// byEngine runs a test once with each engine (way to move chunks).
 func byEngine(t *testing.T, test func(t *testing.T, ask func(*Options))) {
 	for name, ask := range engineTable {
 		t.Run(name, func(t *testing.T) { test(t, func(o *Options) { ask(t, o) }) })
@@ -56,8 +57,8 @@ func three(t *testing.T, dirs int) Options {
 	return o
 }
 
-// TestExtentsComeBack: what is written is read, whatever the number of directories, and files are
-// removed at the end.
+// TestExtentsComeBack: extents are read as they were written, with any number of directories, and
+// Close removes the files.
 func TestExtentsComeBack(t *testing.T) { byEngine(t, comeBack) }
 
 func comeBack(t *testing.T, ask func(*Options)) {
@@ -103,7 +104,8 @@ func comeBack(t *testing.T, ask func(*Options)) {
 	}
 }
 
-// TestPartsComeBack: a part of an extent that begins and ends with chunks is read by itself, and no other can be.
+// TestPartsComeBack: ReadPart reads a range of whole chunks of an extent, and panics for any other
+// range.
 func TestPartsComeBack(t *testing.T) { byEngine(t, partsComeBack) }
 
 func partsComeBack(t *testing.T, ask func(*Options)) {
@@ -136,7 +138,8 @@ func partsComeBack(t *testing.T, ask func(*Options)) {
 	}
 }
 
-// TestDamageIsSeen: a byte that changes on the disk is an error that names extent, file and place.
+// TestDamageIsSeen: if a byte changes on the disk, reading its chunk returns an error that names
+// the extent, the file and the offset.
 func TestDamageIsSeen(t *testing.T) { byEngine(t, damage) }
 
 func damage(t *testing.T, ask func(*Options)) {
@@ -170,15 +173,15 @@ func damage(t *testing.T, ask func(*Options)) {
 	}
 }
 
-// numbers fills memory with fp32 numbers, as moments are.
+// numbers fills memory with random fp32 numbers, which compress like moments.
 func numbers(b []byte, r *rand.Rand) {
 	for i := 0; i+4 <= len(b); i += 4 {
 		binary.LittleEndian.PutUint32(b[i:], math.Float32bits(float32(r.NormFloat64())))
 	}
 }
 
-// TestCompressed: with Compress the same bytes return from fewer bytes on disk, at the same offsets. Incompressible
-// data is stored unchanged, and damage is detected.
+// TestCompressed: with Compress, extents are read as they were written, from fewer bytes on disk at
+// the same offsets. Data that does not compress is stored unchanged. Damage is detected.
 func TestCompressed(t *testing.T) {
 	byEngine(t, func(t *testing.T, ask func(*Options)) {
 		o := three(t, 2)
@@ -235,7 +238,9 @@ func TestCompressed(t *testing.T) {
 			}
 			flip()
 		}
-		// A checksum that fits what was never packed is the disk's last chance to lie.
+		// The chunk's checksum is set to that of zeros, which are then written to the disk. So the
+		// checksum is right, and only the decoder can find that these bytes are no compressed
+		// chunk.
 		c.sum = crc32.Checksum(make([]byte, c.packed), castagnoli)
 		testkit.Must(f.WriteAt(make([]byte, c.packed), c.at))(t)
 		if err := e.Read(0, memory(t, o.Bytes[0], nil)); err == nil || !strings.Contains(err.Error(), "of layer 0 at byte ") || !strings.Contains(err.Error(), e.paths[c.file]+": byteplane: ") {
@@ -244,7 +249,8 @@ func TestCompressed(t *testing.T) {
 	})
 }
 
-// TestWhoseFiles: two runs cannot share a file, and a leftover file is reused only by its own run.
+// TestWhoseFiles: two processes cannot use one file, and a file that a killed run has left is
+// reused only by the same run.
 func TestWhoseFiles(t *testing.T) {
 	o := three(t, 1)
 	first := testkit.Must(Open(o))(t)
@@ -341,7 +347,8 @@ func (f failing) Free() (int64, error) {
 	return f.file.Free()
 }
 
-// TestEveryCallFailsOnce: the call that fails is told, with the file, and nothing is left behind.
+// TestEveryCallFailsOnce makes each file operation fail in turn. The error names the file, and no
+// file is left behind.
 func TestEveryCallFailsOnce(t *testing.T) {
 	t.Run("as it is", func(t *testing.T) { everyCallFails(t, false) })
 	t.Run("compressed", func(t *testing.T) { everyCallFails(t, true) })
@@ -417,7 +424,8 @@ func TestWithoutDirect(t *testing.T) {
 	}
 }
 
-// undirect is a file without O_DIRECT.
+// undirect is a file on a file system that rejects O_DIRECT, either when it is set or at the first
+// write (when).
 type undirect struct {
 	file
 	when string

@@ -200,7 +200,8 @@ func (e *Files) own(f file, path string) error {
 	return nil
 }
 
-// bare returns err without the path in it, because the message of the caller names the path.
+// bare returns the cause of err without a file's path, because the caller's message names the path
+// already.
 func bare(err error) error {
 	var on *fs.PathError
 	if errors.As(err, &on) {

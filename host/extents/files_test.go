@@ -8,7 +8,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// dying is a file that a killed process still has locked for some tries.
+// dying is a file that a killed process still has locked: the first attempts to lock it fail.
 type dying struct {
 	file
 	tries *int
@@ -52,7 +52,7 @@ func TestLockOfAKilledRun(t *testing.T) {
 	}
 }
 
-// TestOnlyWholeExtents: memory for a part is not taken for an extent.
+// TestOnlyWholeExtents: Read and Write panic if the memory has not the size of the extent.
 func TestOnlyWholeExtents(t *testing.T) {
 	o := three(t, 1)
 	o.Chunk = BlockBytes

@@ -137,7 +137,8 @@ func (r *ring) mapQueues(fd int, p *ringParams) error {
 	return nil
 }
 
-// number makes the numbers of depth transfers, and for each number the channel on which its result arrives.
+// number makes the numbers that identify transfers in flight, 0 … depth−1, and for each number the
+// channel on which the transfer's result arrives.
 func (r *ring) number(depth int) {
 	r.reaping, r.free = make(chan struct{}, 1), make(chan uint64, depth)
 	for i := range depth {

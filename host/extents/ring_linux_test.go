@@ -16,8 +16,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// kernel simulates the kernel's side of a ring. It completes transfers in a random order from a seed, and disturbs one
-// call.
+// kernel simulates the kernel's side of an io_uring. It completes transfers in a random order from
+// a seed, and makes one call or transfer fail.
 type kernel struct {
 	r       *ring
 	changed sync.Cond
@@ -25,7 +25,7 @@ type kernel struct {
 	taken   uint32       // submissions
 	pending []submission // taken, not completed
 	numbers []int        // of pending, from 1
-	hold    int          // so many have to be pending before the first is completed
+	hold    int          // number of submissions that must be pending before the first is completed
 	latest  bool         // the latest is completed first
 	done    []int        // the numbers of those that are completed, in their order
 
@@ -37,20 +37,21 @@ type kernel struct {
 	closed int
 }
 
-// spoil describes the disturbance of a call.
+// spoil says how the simulated kernel makes a call or transfer fail.
 type spoil struct {
 	submit syscall.Errno // of enter, when it is to take a submission
 	wait   syscall.Errno // of enter, when it is to wait
 	result syscall.Errno // of the transfer
-	half   bool          // half of it is made
-	none   bool          // nothing of it is made
+	half   bool          // half of its bytes are transferred
+	none   bool          // none of its bytes are transferred
 }
 
-// played is a ring whose kernel is played.
+// played returns an io_uring whose kernel is simulated by k.
 func played(depth int, k *kernel) *ring {
 	k.r = &ring{submissions: make([]submission, depth), completions: make([]completion, 2*depth), sqTail: new(uint32), cqHead: new(uint32), cqTail: new(uint32),
 		enter: k.enter, unmap: func() error { k.closed++; return nil }}
-	// The queues have gone round for long: their ends are about to begin anew at 0.
+	// All positions in the queues begin near the largest uint32, so that they soon wrap around to
+	// 0.
 	for _, end := range []*uint32{k.r.sqTail, k.r.cqHead, k.r.cqTail, &k.taken} {
 		*end = ^uint32(0) - 2
 	}
@@ -96,7 +97,8 @@ func (k *kernel) enter(submit, wait uint32) (int, error) {
 	return 0, nil
 }
 
-// transfer makes a transfer and returns its result.
+// transfer makes the simulated read or write s, number `number` in order, and returns its result:
+// the bytes moved or a negative errno.
 func (k *kernel) transfer(number int, s submission) int32 {
 	b := unsafe.Slice(*(**byte)(unsafe.Pointer(&s.addr)), s.bytes)
 	if number == k.at && k.spoil.submit == 0 && k.spoil.wait == 0 && k.spoil != (spoil{}) {
@@ -135,12 +137,13 @@ func init() {
 	}
 }
 
-// TestRingFaults: each spoiled call of a ring is told with extent, place and file, or made good.
+// TestRingFaults makes each call of a simulated io_uring fail in turn. Either the transfer succeeds
+// by other means, or the error names the extent, the offset and the file.
 func TestRingFaults(t *testing.T) {
 	testkit.NotShort(t)
 	for name, tc := range map[string]struct {
 		spoil spoil
-		says  string // "": the run is none the worse
+		says  string // of the error; "": none is expected
 	}{
 		"a transfer fails":                {spoil{result: syscall.EIO}, "input/output error"},
 		"the disk is full":                {spoil{result: syscall.ENOSPC}, "no space left on device"},
@@ -194,7 +197,8 @@ func TestRingFaults(t *testing.T) {
 	}
 }
 
-// writeAndRead writes extents, reads them back and compares.
+// writeAndRead writes all extents of o, reads them back and compares. It returns the first error of
+// a write or read.
 func writeAndRead(t *testing.T, o Options) (err error) {
 	e, err := Open(o)
 	testkit.NoError(t, err)
@@ -217,7 +221,8 @@ func writeAndRead(t *testing.T, o Options) (err error) {
 	return nil
 }
 
-// tells reports whether an error equals the pool's error, except for its end.
+// tells reports whether an error's text has the form that the errors of pread and pwrite have, with
+// the given end.
 func tells(text, end string, o Options) bool {
 	for _, dir := range o.Dirs {
 		for _, way := range []string{"read", "write"} {
@@ -231,7 +236,8 @@ func tells(text, end string, o Options) bool {
 	return false
 }
 
-// TestBrokenRing: where the kernel does not let a ring wait, nothing more is asked of it.
+// TestBrokenRing: if waiting for an io_uring fails, all later transfers return that error without a
+// call to the kernel.
 func TestBrokenRing(t *testing.T) {
 	k := &kernel{spoil: spoil{wait: syscall.EBADF}, at: 3, order: rand.New(rand.NewPCG(5, 5))}
 	o := three(t, 2)
@@ -253,7 +259,8 @@ func TestBrokenRing(t *testing.T) {
 	}
 }
 
-// TestRingInAnyOrder: transfers that complete out of order reach their callers.
+// TestRingInAnyOrder: if transfers complete in another order than they were submitted, each caller
+// still gets its own result.
 func TestRingInAnyOrder(t *testing.T) {
 	o := three(t, 2)
 	o.Chunk = BlockBytes
@@ -287,7 +294,8 @@ func TestRingInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestWithoutRing: where there is no ring, or it may not be used, or it would not help, calls move the chunks, and the reason is told.
+// TestWithoutRing: if the system has no io_uring, forbids its use, or files are in the page cache,
+// pread and pwrite move the chunks. Engine says why.
 func TestWithoutRing(t *testing.T) {
 	forbidden := &kernel{spoil: spoil{submit: syscall.EPERM}, at: 1}
 	short := &kernel{spoil: spoil{half: true}, at: 2, order: rand.New(rand.NewPCG(8, 8))}
@@ -335,7 +343,8 @@ func TestWithoutRing(t *testing.T) {
 	}
 }
 
-// TestRingLeavesNothing: no descriptor and no mapping outlives the files.
+// TestRingLeavesNothing: after Close, no file descriptor and no memory mapping of the io_uring is
+// left.
 func TestRingLeavesNothing(t *testing.T) {
 	held := func() string {
 		fds, err := os.ReadDir("/proc/self/fd")

@@ -5,7 +5,8 @@ import (
 	"unsafe"
 )
 
-// adamPlain updates n elements whose weights are one array of fp32. A nil g means that all gradients are zero.
+// adamPlain updates n elements by AdamW in plain Go, for weights stored as one array of fp32. A nil
+// g means that all gradients are zero.
 func adamPlain[E float32 | uint16](w, m, v *float32, g []E, n int, c *coefs) {
 	ws, ms, vs := unsafe.Slice(w, n), unsafe.Slice(m, n), unsafe.Slice(v, n)
 	for i := range ws {

@@ -67,8 +67,8 @@ func MeanOf(planes []State) *State {
 	return nil
 }
 
-// average moves the moving average of the tensor's elements [at, at+n) towards the weights, which have been updated
-// before.
+// average moves the moving average of the tensor's elements [at, at+n) towards their weights. The
+// update of the weights comes first.
 func (x *elements) average(of Mean, tl *model.TensorLayout, at, n int64) {
 	mean, c, count := of.Plane.Floats(x.tensor, at, n), of.Average.factors(x.step), int(n)
 	announceWrite(&mean[0], count)
@@ -109,7 +109,8 @@ func lerpFactors(t float32) (part, far float32) {
 	return -(1 - t), mask(true)
 }
 
-// lerp interpolates between a and b with the factors part and far of lerpFactors.
+// lerp returns a + (b − a)·t, computed as torch.lerp does. The factors part and far come from
+// lerpFactors(t).
 func lerp(a, b, part float32, far bool) float32 {
 	d := float32(part * float32(b-a))
 	if far {

@@ -2,8 +2,9 @@
 
 package optim
 
-// ofValues and ofTable adapt kernels for codes. A decoder or encoder takes a codebook; these kernels take only the
-// codebook's values, or only its table.
+// ofValues and ofTable turn kernels that take only part of a codebook into a decoder or encoder,
+// which takes the whole codebook. To the kernel, ofValues passes the codebook's values, and ofTable
+// the table.
 func ofValues(k func(values *float32, codes *byte, out *float32, n int, scale *float32)) decoder {
 	return func(b *codebook, codes *byte, out *float32, n int, scale *float32) {
 		k(&b.values[0], codes, out, n, scale)

@@ -14,15 +14,18 @@ import (
 // codebook has the values that codes stand for, and tables for finding the code of a number.
 type codebook struct {
 	values [256]float32 // rising; 4-bit codebooks use the first 16
-	// table has a word for each bucket of numbers (see place): code + 256·limit. A number in the bucket has this code
-	// if its lower bits are below limit. Otherwise it has the neighbouring code: the next higher one for positive
-	// numbers, the next lower one for negative numbers. No bucket needs a third code.
+	// table finds the code of a number with one lookup. Numbers with equal upper bits form a bucket
+	// (see place), and table has a word code + 256·limit for each bucket. A number in the bucket
+	// has this code if its lower bits are below limit. Otherwise it has the neighbouring code: the
+	// next higher one for positive numbers, the next lower one for negative numbers. No bucket
+	// needs a third code.
 	table [places]uint32
 	registers
 }
 
-// A bucket is selected by the upper bits of a number: sign, exponent and 7 bits of mantissa, for magnitudes from 2⁻²³
-// to 1. Smaller magnitudes count as 2⁻²³, which has the code of 0; larger magnitudes count as 1.
+// A number's bucket follows from its upper bits: sign, exponent and 7 bits of mantissa, for
+// magnitudes from 2⁻²³ to 1. Smaller magnitudes count as 2⁻²³, which has the code of 0; larger
+// magnitudes count as 1.
 const (
 	lowerBits = 16
 	leastMag  = 0x34000000
@@ -95,9 +98,10 @@ func halfway(low, high float32) float32 {
 	}
 }
 
-// dynamicTree returns the values of a dynamic tree, rising. A dynamic tree is a format whose numbers have a power of
-// ten as exponent, and more fraction bits the larger they are. exps is the number of exponents. Signed trees have
-// negative values too; unsigned trees have twice as many magnitudes instead.
+// dynamicTree returns the values of a dynamic tree in rising order. A dynamic tree is a number
+// format for quantised moments: a power of ten as exponent, and more fraction bits the larger the
+// number is. The tree has exps exponents. Signed trees have negative values too; unsigned trees
+// have twice as many magnitudes instead.
 func dynamicTree(signed bool, exps int) []float32 {
 	values := []float32{0, 1}
 	for i := range exps {
@@ -151,7 +155,8 @@ var schemes = map[int]*scheme{
 	4: {U4, 128, newCodebook(dynamicTree(true, 3)), newCodebook(linear())},
 }
 
-// book returns the codebook for moments that can be negative (signed) or cannot.
+// book returns the codebook for moments that can be negative (signed), or the codebook for all
+// others.
 func (s *scheme) book(signed bool) *codebook {
 	if signed {
 		return s.signed
@@ -159,7 +164,8 @@ func (s *scheme) book(signed bool) *codebook {
 	return s.other
 }
 
-// room is the scratch memory of an update with quantized moments: the decoded values of both moments.
+// room is scratch memory for an update with quantised moments: the decoded values of both moments,
+// for one strip of elements.
 type room struct {
 	moments [2][stripCoded]float32
 }

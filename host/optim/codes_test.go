@@ -26,7 +26,8 @@ func torchCode(values []float32, x float32) uint8 {
 	return uint8(c)
 }
 
-// code returns the code of x with bits bits. The magnitude of x is at most 1.
+// code returns the code of x in 4 or 8 bits, found by the kernels in use. The magnitude of x is at
+// most 1.
 func (b *codebook) code(x float32, bits int) uint8 {
 	var c [128]byte
 	var one float32 = 1
@@ -40,8 +41,9 @@ func (b *codebook) code(x float32, bits int) uint8 {
 	return c[77]
 }
 
-// TestCodesAreTheNearest: the code of a number is torchao's; tried are numbers of all magnitudes, values,
-// those halfway between two, and their neighbours.
+// TestCodesAreTheNearest: every number gets the code that torchao gives it. The test tries the
+// codebook's values, the midpoints between them, their fp32 neighbours, and numbers of all
+// magnitudes.
 func TestCodesAreTheNearest(t *testing.T) {
 	every := uint32(testkit.Every(t, 3))
 	if testing.Short() {
@@ -73,8 +75,8 @@ func TestCodesAreTheNearest(t *testing.T) {
 	}
 }
 
-// aroundCodes returns the values, the midpoints between neighbours, and every every-th number of all magnitudes. Each
-// comes with its neighbours and with both signs.
+// aroundCodes returns the values, the midpoints between neighbouring values, and one in `every`
+// numbers of all magnitudes. Each comes with its fp32 neighbours and with both signs.
 func aroundCodes(values []float32, every uint32) (try []float32) {
 	around := func(x float32) {
 		up, down := float32(2), float32(-2)
@@ -93,8 +95,8 @@ func aroundCodes(values []float32, every uint32) (try []float32) {
 	return try
 }
 
-// TestBlocksOfZeros: memory of zeros stands for moments of zero; a block of zeros has torchao's least scale, so
-// that its numbers are finite.
+// TestBlocksOfZeros: memory that is all zero decodes to moments of zero. Encoding a block of zeros
+// gives torchao's smallest scale instead of 0, so that the next decoding is finite.
 func TestBlocksOfZeros(t *testing.T) {
 	for bits, s := range schemes {
 		for _, signed := range []bool{true, false} {
@@ -113,8 +115,9 @@ func TestBlocksOfZeros(t *testing.T) {
 	}
 }
 
-// TestGradientsWithHugeSquares: a finite gradient with an infinite square does not spoil its block. Weights and scales
-// stay finite, and the block learns again when its moment has decayed.
+// TestGradientsWithHugeSquares: if the square of a finite gradient overflows, its block of
+// quantised moments stays usable. Weights and scales stay finite, and the other elements are
+// updated again when the huge moment has decayed.
 func TestGradientsWithHugeSquares(t *testing.T) {
 	testkit.NotShort(t)
 	for _, k := range available() {
@@ -151,7 +154,8 @@ func TestGradientsWithHugeSquares(t *testing.T) {
 	}
 }
 
-// TestSmallPieces: pieces of fewer than 4,096 elements, or of no whole number of blocks, keep fp32 moments.
+// TestSmallPieces: tensors (pieces) of fewer than 4,096 elements, or with a partial block, keep
+// fp32 moments.
 func TestSmallPieces(t *testing.T) {
 	for n, want := range map[int][2]bool{4096: {true, true}, 4096 - 256: {}, 4096 + 128: {false, true}, 4096 + 64: {}, 1 << 20: {true, true}} {
 		p := Pieces(model.Param{Role: model.RoleO, Rows: n, Cols: 1, Dims: 2})[0]
@@ -168,8 +172,8 @@ func TestSmallPieces(t *testing.T) {
 	}
 }
 
-// TestMomentsEndAtZero: a moment that gets no gradients ends at 0 and not at numbers that are not normal; then
-// weights stay.
+// TestMomentsEndAtZero: a moment that gets no more gradients becomes 0, and does not stay a
+// subnormal number. From then on its weights do not change.
 func TestMomentsEndAtZero(t *testing.T) {
 	for _, o := range []Optimizer{Lion{Beta1: 0.5, Beta2: 0.5}, SGD{Momentum: 0.5}} {
 		l := matrix(64, false)
@@ -190,7 +194,8 @@ func TestMomentsEndAtZero(t *testing.T) {
 	}
 }
 
-// TestGreatestWhereverItIs: every level finds the greatest magnitude at each place of a block, negative or not, and a NaN too.
+// TestGreatestWhereverItIs: with every instruction set, the kernel greatest finds the largest
+// magnitude at each position of a block, with both signs, and also a NaN.
 func TestGreatestWhereverItIs(t *testing.T) {
 	for _, k := range available() {
 		x := make([]float32, 256)
@@ -244,7 +249,8 @@ func TestCodesWithoutTables(t *testing.T) {
 	sameCodes(t, near)
 }
 
-// TestCodesOfAllNumbers does so with all numbers there are. Every instruction set is compared in one run.
+// TestCodesOfAllNumbers makes the comparison of TestCodesWithoutTables with all 2³² fp32 numbers.
+// One run compares every instruction set.
 func TestCodesOfAllNumbers(t *testing.T) {
 	testkit.LongOnly(t)
 	if os.Getenv("MT_CPU") != "" || len(available()) == 1 {
@@ -259,7 +265,8 @@ func TestCodesOfAllNumbers(t *testing.T) {
 	}
 }
 
-// sameCodes compares the codes of numbers, given by their bits, a multiple of 128, with those in plain Go.
+// sameCodes compares the codes that each instruction set's kernels find with those of plain Go.
+// bits has the fp32 bits of the numbers; its length is a multiple of 128.
 func sameCodes(t *testing.T, bits []uint32) {
 	t.Helper()
 	var one float32 = 1
@@ -296,7 +303,8 @@ func sameCodes(t *testing.T, bits []uint32) {
 	}
 }
 
-// TestNumbersOfAllCodes: every instruction set reads the same numbers from all codes, with any scale.
+// TestNumbersOfAllCodes: with every instruction set, every code decodes to the same number, with
+// any scale.
 func TestNumbersOfAllCodes(t *testing.T) {
 	codes, got, want := make([]byte, 256), make([]float32, 512), make([]float32, 512)
 	for i := range codes {
@@ -324,8 +332,9 @@ func TestNumbersOfAllCodes(t *testing.T) {
 	}
 }
 
-// TestCodesOfQuotients: the code belongs to the quotient rounded to fp32, for any scale. The numbers are near each
-// border times the scale.
+// TestCodesOfQuotients: a number gets the code of its quotient by the scale, rounded to fp32. A
+// kernel that multiplies by the reciprocal would fail. The numbers lie near each border between two
+// codes, times the scale.
 func TestCodesOfQuotients(t *testing.T) {
 	for size, s := range schemes {
 		for _, signed := range []bool{true, false} {

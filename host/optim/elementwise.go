@@ -75,7 +75,8 @@ func (e elementUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 	x.walk(u.At, u.N, u.At, grad)
 }
 
-// elements has the arguments for updating elements of one tensor.
+// elements has everything that is the same for all elements of one tensor in an update: weights,
+// moments and the formula.
 type elements struct {
 	weight  *Weight
 	tensor  int

@@ -21,7 +21,8 @@ func TestMisuseOfAddRowsPanics(t *testing.T) {
 	}
 }
 
-// The test tries every upper half with the lower halves around rounding boundaries.
+// TestSplitJoinIsExact: Join restores every fp32 value from the halves that Split makes. The test
+// tries every upper half with lower halves around rounding boundaries.
 func TestSplitJoinIsExact(t *testing.T) {
 	for high := range uint32(1 << 16) {
 		for _, low := range []uint32{0, 1, 2, 0x3fff, 0x7ffe, 0x7fff, 0x8000, 0x8001, 0xc000, 0xfffe, 0xffff} {
@@ -62,7 +63,8 @@ func TestSplitRoundsHalfUp(t *testing.T) {
 	}
 }
 
-// TestOfMatrices: Muon moves what maps one space to another, and neither tables nor routers nor vectors.
+// TestOfMatrices: Muon updates linear layers' weights as matrices, but neither embeddings, head,
+// routers (fp32) nor vectors.
 func TestOfMatrices(t *testing.T) {
 	for role, want := range map[model.Role]bool{model.RoleQKV: true, model.RoleDown: true, model.RoleO: true, model.RoleGateUp: true,
 		model.RoleEmbed: false, model.RolePositions: false, model.RoleLMHead: false} {

@@ -10,7 +10,7 @@ import (
 	"mt/base/parallel"
 )
 
-// useKernels makes k the active level until the test ends.
+// useKernels makes updates use the kernels k, those of one instruction set, until the test ends.
 func useKernels(t *testing.T, k *kernels) {
 	t.Helper()
 	before := active
@@ -18,7 +18,7 @@ func useKernels(t *testing.T, k *kernels) {
 	t.Cleanup(func() { active = before })
 }
 
-// poolOf is a pool that is closed when the test ends.
+// poolOf returns a thread pool that is closed when the test ends.
 func poolOf(t *testing.T, threads int) *parallel.Pool {
 	t.Helper()
 	p := parallel.New(threads)
@@ -26,7 +26,7 @@ func poolOf(t *testing.T, threads int) *parallel.Pool {
 	return p
 }
 
-// wild is a number of any magnitude: usual ones, zeros, denormals, huge ones.
+// wild returns a random number of any magnitude: usual ones, zeros, subnormal and huge ones.
 func wild(r *rand.Rand) float32 {
 	switch r.IntN(8) {
 	case 0:
@@ -41,10 +41,10 @@ func wild(r *rand.Rand) float32 {
 	return float32(r.NormFloat64())
 }
 
-// mean is a random number of the magnitude of weights and gradients.
+// mean returns a random number of the magnitude of weights and gradients.
 func mean(r *rand.Rand) float32 { return float32(r.NormFloat64()) }
 
-// gradOf is a gradient of n random elements, which number draws.
+// gradOf returns a gradient of n random elements, which the function number draws.
 func gradOf(n int64, bf16 bool, seed uint64, number func(*rand.Rand) float32) Grad {
 	r := rand.New(rand.NewPCG(seed, 2))
 	values := make([]float32, n)
@@ -54,7 +54,8 @@ func gradOf(n int64, bf16 bool, seed uint64, number func(*rand.Rand) float32) Gr
 	return gradFrom(values, bf16)
 }
 
-// gradFrom is a gradient with these values, rounded where it is bf16.
+// gradFrom returns a gradient with these values. rounded: its elements are bf16, to which the
+// values are rounded.
 func gradFrom(values []float32, rounded bool) Grad {
 	g := Grad{BF16: rounded, Elems: int64(len(values))}
 	words := make([]float32, len(values)) // for the alignment
@@ -72,7 +73,7 @@ func gradFrom(values []float32, rounded bool) Grad {
 	return g
 }
 
-// values are the elements of g as fp32.
+// values returns the elements of g as fp32.
 func (g Grad) values() []float32 {
 	out := make([]float32, g.Elems)
 	for i := range out {
@@ -85,7 +86,7 @@ func (g Grad) values() []float32 {
 	return out
 }
 
-// bytesOf is the memory of x as bytes.
+// bytesOf views the memory of x as bytes.
 func bytesOf(x []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
 }

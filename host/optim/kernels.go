@@ -56,9 +56,10 @@ type (
 	encoder func(b *codebook, x *float32, codes *byte, n int, scale *float32)
 )
 
-// roundKernels convert n numbers between bf16 and fp32. round rounds stochastically: it takes random bits from n/4 states
-// of the generator SplitMix64, each for four numbers. states has the first eight states; each later state is its
-// predecessor plus gamma. n is a multiple of roundElems.
+// roundKernels convert n numbers between bf16 and fp32. round rounds stochastically: it takes
+// random bits from n/4 states of the generator SplitMix64, each for four numbers. states has the
+// first eight states; each later state is its predecessor plus SplitMix64's constant gamma. n is a
+// multiple of roundElems.
 type roundKernels struct {
 	widen func(from *uint16, to *float32, n int)
 	round func(from *float32, to *uint16, n int, states *[roundElems / 4]uint64)

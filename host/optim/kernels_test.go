@@ -26,7 +26,8 @@ func TestChooseHonoursTheLimit(t *testing.T) {
 	}
 }
 
-// TestUse: every level of this machine can be chosen, and no other.
+// TestUse: Use selects every instruction set that this machine has (Levels), and panics for any
+// other.
 func TestUse(t *testing.T) {
 	first := Level()
 	defer Use(first)
@@ -79,7 +80,8 @@ func TestKernelsAgree(t *testing.T) {
 	}
 }
 
-// agree compares the results of f with kernels k and with plain Go, for equal weights, moments and gradients.
+// agree runs f with the kernels k and with plain Go, on equal random weights, moments and
+// gradients. The results must have the same bits.
 func agree(t *testing.T, what string, n int, seed uint64, kind gradKind, f func(k *kernels, x weightAt, m, v *float32, grad *byte), k *kernels) {
 	t.Helper()
 	for _, split := range []bool{false, true} {

@@ -66,7 +66,7 @@ func (m Matrix) Elems() int64 { return int64(m.Rows) * int64(m.Cols) }
 // OfMatrices reports whether Muon updates parameter p as matrices. It excludes embeddings, head and router. They look
 // up or score rows and do not map one space to another.
 func OfMatrices(p model.Param) bool {
-	return p.Dims == 2 && !p.F32 && p.Role != model.RoleEmbed && p.Role != model.RolePositions && p.Role != model.RoleLMHead
+	return p.Dims == 2 && !p.F32 && p.Role != model.RoleEmbed && p.Role != model.RolePerLayerTable && p.Role != model.RolePositions && p.Role != model.RoleLMHead
 }
 
 // Matrices lists the matrices among the parameters that layer l owns and trains, in order.

@@ -18,9 +18,9 @@ import (
 //go:embed testdata/muon.json
 var muonRecording []byte
 
-// recordedMuon is the output of testdata/muon.py.
+// recordedMuon has what torch.optim.Muon computed, recorded by testdata/muon.py.
 type recordedMuon struct {
-	Torch string // its version
+	Torch string // version of PyTorch
 	Cases []struct {
 		Rows, Cols int
 		Options    struct {
@@ -35,7 +35,7 @@ type recordedMuon struct {
 	}
 }
 
-// text is base64.
+// text is a base64 string of little-endian numbers.
 type text string
 
 func (x text) bytes(t *testing.T) []byte {
@@ -44,14 +44,17 @@ func (x text) bytes(t *testing.T) []byte {
 	return b
 }
 
-// floats are the fp32 numbers whose bits x has.
+// floats decodes x as fp32 numbers.
 func (x text) floats(t *testing.T) []float32 { return View[float32](x.bytes(t)) }
 
-// TestMuonIsTorchs compares both halves of an update with torch.optim.Muon over 50 steps. It compares u, from gradients
-// that are halved first and doubled by Clip, and the weights that follow from torch's own o. torch may fuse a product
-// with a sum where mt rounds twice, and vice versa. Two roundings a step, of numbers up to the largest weight, are
-// 50·2·2⁻²⁴ of the largest weight. The momentum has the same bound, and forgets old roundings. u is rounded to bf16,
-// where such a difference becomes a whole unit in the last place at a rounding boundary, which is rare.
+// TestMuonIsTorchs compares both halves of an update with torch.optim.Muon over 50 steps: the
+// matrix u to orthogonalize, and the weights that follow from torch's own orthogonalized matrix.
+// The gradients are halved first and doubled by Clip.
+//
+// torch may fuse a product with a sum where mt rounds twice, and vice versa. So weights differ by
+// at most two roundings (2⁻²⁴) of the largest weight in each of 50 steps. The momentum has the same
+// bound, and forgets old roundings. u is rounded to bf16: next to a rounding boundary the small
+// difference becomes a whole unit in the last place, which is rare.
 func TestMuonIsTorchs(t *testing.T) {
 	var rec recordedMuon
 	testkit.NoError(t, json.Unmarshal(muonRecording, &rec))
@@ -125,8 +128,8 @@ func TestMuonIsTorchs(t *testing.T) {
 	}
 }
 
-// TestMatricesOfALayer: q, k and v are a matrix each, the router is none; together matrices and units
-// have every element once.
+// TestMatricesOfALayer: the stacked q, k and v are one matrix each, and the router is none. Every
+// element of the layer is in exactly one matrix or unit.
 func TestMatricesOfALayer(t *testing.T) {
 	layout := model.NewLayout(model.Layer{Kind: model.MoE, Params: []model.Param{
 		{Role: model.RoleMLPNorm, Rows: 6, Cols: 1, Dims: 1},
@@ -162,7 +165,8 @@ func TestMatricesOfALayer(t *testing.T) {
 	}
 }
 
-// TestMuonsOthers: what is no matrix is AdamW's, at a rate of its own.
+// TestMuonsOthers: parameters that are no matrices are updated by AdamW, with the run's learning
+// rate times OthersScale.
 func TestMuonsOthers(t *testing.T) {
 	m := Muon{Others: AdamW{Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1}, OthersScale: 0.25}
 	coefs := func(u Update) arithmetic { return *u.(elementUpdate).by }
@@ -198,7 +202,8 @@ func TestMuonsGroups(t *testing.T) {
 	}
 }
 
-// TestMuonForgets: momentum that gets no gradients ends at 0 and not at numbers that are not normal.
+// TestMuonForgets: momentum that gets no more gradients becomes 0, and does not stay a subnormal
+// number.
 func TestMuonForgets(t *testing.T) {
 	p := model.Param{Role: model.RoleO, Rows: 1, Cols: 1, Dims: 2}
 	layout := model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{p}}, false, model.Param{})
@@ -230,7 +235,7 @@ func near(t *testing.T, what string, got, want []float32, bound float64) (off fl
 	return worst / largest
 }
 
-// statesOf makes the planes of a layer, all zero.
+// statesOf returns the planes of a layer, filled with zeros.
 func statesOf(f Planes, l model.Layout) (out []State) {
 	for _, p := range f.Of(l) {
 		out = append(out, NewState(p, l, Whole(l), func(bytes int64) []byte { return bytesOf(make([]float32, bytes/4)) }))
@@ -238,7 +243,8 @@ func statesOf(f Planes, l model.Layout) (out []State) {
 	return out
 }
 
-// BenchmarkMatrix measures the update of a matrix on one core, in bytes read and written.
+// BenchmarkMatrix measures both halves of Muon's update of a matrix on one core, in bytes read and
+// written a second.
 func BenchmarkMatrix(b *testing.B) {
 	const rows, cols = 256, 4096
 	p := model.Param{Role: model.RoleO, Rows: rows, Cols: cols, Dims: 2}
@@ -262,8 +268,9 @@ func BenchmarkMatrix(b *testing.B) {
 	})
 }
 
-// TestMuonWithCodes: with quantized momentum, an update decodes the codes, updates the numbers and encodes them by
-// torchao's search. The test covers every instruction set, and parts of whole blocks.
+// TestMuonWithCodes: if the momentum is stored in 8-bit codes, an update decodes them, updates the
+// numbers in fp32, and encodes them as torchao does. This holds for every instruction set, and for
+// parts that consist of whole blocks.
 func TestMuonWithCodes(t *testing.T) {
 	const rows, cols = 72, 64 // 18 blocks
 	p := model.Param{Role: model.RoleO, Rows: rows, Cols: cols, Dims: 2, Stored: []model.Stored{{Rows: rows}}}

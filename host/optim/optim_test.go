@@ -6,7 +6,8 @@ import (
 	"mt/model"
 )
 
-// odd is a layer with a reference and two own tensors. The first tensor has more elements than a unit.
+// odd returns a layer with two tensors of its own and a reference to another layer's table. The
+// first tensor has more elements than a unit.
 func odd(bf16 bool) model.Layout {
 	table := model.Param{Role: model.RoleEmbed, Rows: 50, Cols: 19, Dims: 2}
 	l := model.Layer{Kind: model.Head, Tied: true, Params: []model.Param{

@@ -78,8 +78,8 @@ func Pages(bytes int64) int64 { return (bytes + PageBytes - 1) / PageBytes * Pag
 // If several pieces of a layer have equal planes, their values are in one plane of the layer.
 type Planes func(Piece) []Plane
 
-// Placed is a plane of one layer, with the places of its values. It has the values of those pieces that have the plane,
-// in order.
+// Placed is a plane of one layer: a plane, and the position of each piece's values in it. It has
+// values only for the pieces of the layer that need the plane, in order.
 type Placed struct {
 	Plane
 	Values int64     // number of values, including padding

@@ -8,8 +8,8 @@ import (
 	"mt/model"
 )
 
-// stacked is a layer with two parameters and a reference to a table. The first parameter stacks three PyTorch tensors
-// of 300, 128 and 64 elements; the second has 512 elements.
+// stacked returns a layer with two parameters and a reference to another layer's table. The first
+// parameter stacks three PyTorch tensors of 300, 128 and 64 elements; the second has 512 elements.
 func stacked() model.Layout {
 	name := func(row, rows int) model.Stored { return model.Stored{Name: "t", Row: row, Rows: rows} }
 	l := model.Layer{Kind: model.Head, Tied: true, Params: []model.Param{
@@ -19,8 +19,8 @@ func stacked() model.Layout {
 	return model.NewLayout(l, true, model.Param{Role: model.RoleEmbed, Rows: 9, Cols: 4, Dims: 2})
 }
 
-// TestPlanesOfALayer: each plane is listed once, in order, and has values of the pieces that ask for
-// it: references have none.
+// TestPlanesOfALayer: Planes.Of lists each plane of a layer once, in order. A plane has values for
+// exactly the pieces that need it, and none for references to other layers' tensors.
 func TestPlanesOfALayer(t *testing.T) {
 	l := stacked()
 	codes, scales, all := Plane{Name: "codes", DType: U8}, Plane{Name: "scales", DType: F32, Block: 128}, Plane{Name: "all", DType: F32}
@@ -67,8 +67,8 @@ func TestPlanesOfALayer(t *testing.T) {
 	}
 }
 
-// TestPlanesOfShares: the ranks' parts of a plane concatenate to the plane, and each has the values of the units in its
-// share.
+// TestPlanesOfShares: the ranks' parts of a plane, one after the other, are the plane. Each rank's
+// part has the values of the units in its share.
 func TestPlanesOfShares(t *testing.T) {
 	l := stacked()
 	some := Plane{Name: "some", DType: U4}

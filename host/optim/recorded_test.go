@@ -14,16 +14,16 @@ import (
 //go:embed testdata/states.json
 var statesRecording []byte
 
-// recordedStates is the output of testdata/states.py.
+// recordedStates has what torch, torchao and bitsandbytes computed, recorded by testdata/states.py.
 type recordedStates struct {
-	Programs map[string]string // their versions
+	Programs map[string]string // versions of the Python packages, by name
 	Cases    []recordedCase
 	Maps     map[string][]byte
 }
 
 type recordedCase struct {
 	Name    string
-	Cols    int // of a table, of which a step has gradients of some rows; else 0
+	Cols    int // columns of a table whose steps have gradients of only some rows; else 0
 	Options struct {
 		LR          float64 `json:"lr"`
 		Betas       [2]float64
@@ -36,7 +36,7 @@ type recordedCase struct {
 	Moments []struct{ Values, Codes, Scales []byte }
 }
 
-// hashed are the numbers of the same name in testdata/states.py.
+// hashed returns n reproducible numbers, those of the function hashed in testdata/states.py.
 func hashed(step uint32, n int) []float32 {
 	out := make([]float32, n)
 	for i := range out {
@@ -49,7 +49,7 @@ func hashed(step uint32, n int) []float32 {
 	return out
 }
 
-// matrix is a layer of one matrix of n elements.
+// matrix returns a layer with one matrix of n elements and 64 columns.
 func matrix(n int, bf16 bool) model.Layout { return matrixOf(n, 64, bf16) }
 
 // matrixOf returns a layer with one matrix of n elements and cols columns.
@@ -58,7 +58,7 @@ func matrixOf(n, cols int, bf16 bool) model.Layout {
 	return model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{p}}, bf16, model.Param{})
 }
 
-// held is the memory of a layer of one tensor.
+// held allocates the weights and planes of a layer with one tensor.
 func held(l *model.Layout, planes Planes) (Weight, []State) {
 	words := func(n int64) []byte { return bytesOf(make([]float32, (n+3)/4))[:n] }
 	w := Weight{Layout: l, Tile: words(l.TileBytes)}
@@ -72,7 +72,7 @@ func held(l *model.Layout, planes Planes) (Weight, []State) {
 	return w, states
 }
 
-// put makes x the weights, get returns them.
+// put sets the weights to x; get returns them.
 func (w Weight) put(x []float32) {
 	if w.Lo == nil {
 		copy(View[float32](w.Tile), x)
@@ -91,7 +91,7 @@ func (w Weight) get(n int) []float32 {
 	return x
 }
 
-// update moves all units of a layer of one tensor.
+// update makes one update of all units of a layer with one tensor.
 func update(o Optimizer, r Rate, w Weight, states []State, g Grad) {
 	step := o.At(r)
 	for _, u := range o.Units(*w.Layout) {
@@ -103,16 +103,19 @@ func update(o Optimizer, r Rate, w Weight, states []State, g Grad) {
 	}
 }
 
-// TestRecordedOptimizers compares 50 steps with the programs whose arithmetic mt follows.
+// TestRecordedOptimizers compares 50 steps of each optimizer with the program (torch, torchao or
+// bitsandbytes) whose arithmetic mt follows.
 //
-// A weight differs by its own roundings, four a step of 2⁻²⁴ of at most a quarter, and by those of its updates, eight
-// of 2⁻²⁴ of at most ten learning rates. An fp32 moment differs by four of 2⁻²⁴ of at most 1. A moment that close to
-// the midpoint of two codes may get the other code, and its weight then differs. Codes are at least 2⁻⁹ of their number
-// apart, so this affects 8·2⁻²⁴·2⁹ of 2·50·4096 moments: 100. None was affected where the program divides by the scale,
-// as mt does; bitsandbytes multiplies by the reciprocal.
+// In each step a weight gets at most four roundings of its own (2⁻²⁴ of at most 0.25), and eight of
+// its update (2⁻²⁴ of at most ten learning rates). An fp32 moment gets four of 2⁻²⁴ of at most 1.
+// If such a difference moves a moment across the midpoint of two codes, the moment gets the other
+// code, and its weight differs more. Neighbouring codes are at least 2⁻⁹ of their number apart, so
+// this is expected for 8·2⁻²⁴·2⁹ of the 2·50·4096 moments: 100. It happens for none if the program
+// divides by the scale, as mt does; bitsandbytes multiplies by the reciprocal.
 func TestRecordedOptimizers(t *testing.T) { holdRecording(t, statesRecording) }
 
-// TestOptimizersOfOtherPrograms makes the recording anew.
+// TestOptimizersOfOtherPrograms makes the comparison of TestRecordedOptimizers with a new recording
+// by the installed Python packages.
 func TestOptimizersOfOtherPrograms(t *testing.T) {
 	python := testkit.NeedPython(t, "torch", "torchao", "bitsandbytes")
 	holdRecording(t, testkit.RunPython(t, python, "testdata/states.py"))
@@ -134,7 +137,8 @@ func holdRecording(t *testing.T, recording []byte) {
 	}
 }
 
-// recorded is an optimizer of ours and the program that it is held against.
+// recorded returns mt's optimizer for the case, and the program (such as torch) and its class with
+// which the optimizer is compared.
 func (c recordedCase) recorded() (o Optimizer, program, class string) {
 	adam := AdamW{Beta1: c.Options.Betas[0], Beta2: c.Options.Betas[1], Eps: c.Options.Eps, WeightDecay: c.Options.WeightDecay}
 	lion := Lion{Beta1: c.Options.Betas[0], Beta2: c.Options.Betas[1], WeightDecay: c.Options.WeightDecay}
@@ -197,13 +201,14 @@ func (c recordedCase) title() string {
 	return name
 }
 
-// differences are those between weights and codes of ours and of a recording.
+// differences counts how mt's weights and codes differ from a recording's.
 type differences struct {
 	widest        float64 // of weights
-	others, codes int     // weights off by more than a bound, and other codes; codes that there are
+	others, codes int     // number of weights off by more than a bound and of codes that differ; number of all codes
 }
 
-// compare counts them. Other moments and scales that are off by more than they may be fail the test.
+// compare compares weights and moments with the recording. It counts weights off by more than
+// bound, and other codes. The test fails if fp32 moments or scales differ by more than they may.
 func (c recordedCase) compare(t *testing.T, w Weight, states []State, bound float64) (d differences) {
 	last := View[float32](c.Last)
 	for i, x := range w.get(len(last)) {
@@ -242,7 +247,8 @@ func (c recordedCase) compare(t *testing.T, w Weight, states []State, bound floa
 	return d
 }
 
-// play moves weights as the recording did.
+// play makes the updates of the recording with optimizer by, and returns the weights and planes.
+// bf16: the weights are split into halves.
 func (c recordedCase) play(by Optimizer, bf16 bool) (Weight, []State) {
 	n, cols := len(c.Last)/4, max(c.Cols, 64)
 	l := matrixOf(n, cols, bf16)

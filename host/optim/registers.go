@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// This file prepares codebooks for kernels that hold them in registers, because reading a table in memory for each
-// number is slower. The kernels find the same codes as the table.
+// This file prepares codebooks (the values that 4-bit and 8-bit codes stand for) for kernels that
+// hold them in registers. Reading a table in memory for each number would be slower. The kernels
+// find the same codes as the table.
 
 // registers is a codebook in the form that such kernels need. For 4-bit codes only the field sixteen is set, for 8-bit
 // codes only the other fields.
@@ -18,8 +19,8 @@ type registers struct {
 	sixteen sixteen
 }
 
-// newRegisters makes the form of a codebook with these values for registers. from[c] is the smallest number with code
-// c+1.
+// newRegisters prepares the codebook with the given values for kernels that hold it in registers.
+// from[c] is the smallest number with code c+1.
 func newRegisters(values, from []float32) (r registers) {
 	zero := max(slices.Index(values, 0), 0)
 	if len(values) == 16 {
@@ -79,12 +80,13 @@ func linesOf(magnitudes []float32) (lines [3][32]float32) {
 	return lines
 }
 
-// leastPower belongs to the dynamic trees with 8 bits: their smallest magnitudes except 0 lie below 10^leastPower.
+// leastPower: in the 8-bit dynamic trees (the codebooks of moments), the smallest magnitudes except
+// 0 lie below 10^leastPower.
 const leastPower = -6
 
-// sixteen has the tables for 4-bit codes. Their words are those of codebook.table, but for fewer and larger buckets.
-// The bucket of a number is (magnitude bits + offset) >> lowerBits. Before, magnitudes are clamped to the range from
-// least to almostOne.
+// sixteen has the tables for 4-bit codes. They are like codebook.table, a word for each bucket of
+// numbers, but with fewer and larger buckets. The bucket of a number is (magnitude bits + offset)
+// >> lowerBits, after the magnitude is clamped to the range from least to almostOne.
 type sixteen struct {
 	words                    [2][32]uint32 // by the lower five bits of the bucket, for positive and negative numbers
 	least, offset, lowerBits uint32

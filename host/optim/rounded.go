@@ -63,8 +63,9 @@ func (d draws) four(i uint64) uint64 { return mix(d.state(i)) }
 // roundElems is the number of elements that the rounding kernels process at a time.
 const roundElems = 32
 
-// round rounds the numbers of from stochastically to bf16 and writes them to to. at is the number of the first one's
-// element, counted over all tensors of the layer.
+// round rounds the numbers of `from` stochastically to bf16 and writes them to `to`. `at` is the
+// element number of the first one, counted over all tensors of the layer; it selects the random
+// bits.
 func (d draws) round(to []uint16, from []float32, at uint64) {
 	alone := min(len(from), int(-at%4)) // elements before the first whole group of four, which shares one random number
 	d.roundSome(to[:alone], from[:alone], at)
@@ -88,7 +89,7 @@ func (d draws) roundSome(to []uint16, from []float32, at uint64) {
 	}
 }
 
-// widenBF16 converts the bf16 numbers of from to fp32 in to. Both have the same length.
+// widenBF16 converts the bf16 numbers in `from` to fp32 in `to`. Both have the same length.
 func widenBF16(to []float32, from []uint16) {
 	whole := len(from) / roundElems * roundElems
 	if whole > 0 {

@@ -12,8 +12,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestRoundBy: of the 2^16 draws as many round away from zero as the cut-off part is large, so that their mean is the
-// number itself. A bf16 number is never changed, and no NaN becomes a number.
+// TestRoundBy: among all 2^16 draws, the number of those that round away from zero equals the
+// cut-off part, so the mean of the results is the number itself. A number that is exactly a bf16 is
+// never changed, and no NaN becomes a number.
 func TestRoundBy(t *testing.T) {
 	for b := range uint32(1 << 16) {
 		x := bf16.Widen(uint16(b))
@@ -47,9 +48,10 @@ func TestRoundBy(t *testing.T) {
 	}
 }
 
-// TestDrawsAreFair: numbers are rounded up with the expected frequency, over the elements of a step and over the steps
-// of an element. n roundings have a binomial distribution with standard deviation √(n·p·(1−p)). Chance exceeds 5
-// deviations once in 1.7 million cases, and there are 40.
+// TestDrawsAreFair: stochastic rounding rounds up with the expected frequency p, over the elements
+// of a step and over the steps of an element. The number of n roundings that go up has a binomial
+// distribution with standard deviation √(n·p·(1−p)). Chance exceeds the allowed 5 deviations once
+// in 1.7 million cases, and there are 40.
 func TestDrawsAreFair(t *testing.T) {
 	testkit.NotShort(t)
 	const n = 1 << 18
@@ -86,8 +88,9 @@ func TestDrawsAreFair(t *testing.T) {
 	}
 }
 
-// TestDrawsDiffer: for two seeds, steps, layers or neighbours, half of all bits differ. The number of differing bits
-// has a binomial distribution with standard deviation √(bits)/2.
+// TestDrawsDiffer: the random bits for two seeds, steps, layers or neighbouring elements differ in
+// half of all positions. The number of differing bits has a binomial distribution with standard
+// deviation √(bits)/2.
 func TestDrawsDiffer(t *testing.T) {
 	const n = 1 << 14
 	all := func(seed uint64, step int64, layer int, from uint64) (out []uint64) {
@@ -116,7 +119,8 @@ func TestDrawsDiffer(t *testing.T) {
 	}
 }
 
-// TestRoundInPieces: in whichever pieces elements are rounded and widened, with any instruction set.
+// TestRoundInPieces: rounding and widening a range of elements gives the same bits in one call and
+// in several, with any instruction set.
 func TestRoundInPieces(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	const n = 3000
@@ -158,8 +162,9 @@ func TestRoundInPieces(t *testing.T) {
 	}
 }
 
-// TestBF16MasterIsTheFP32UpdateRounded: weights without lower halves, and their moments, are updated like fp32 weights
-// of the same values. Then the weights are rounded by the draws of step, layer and element.
+// TestBF16MasterIsTheFP32UpdateRounded: weights without lower halves, and their moments, are
+// updated like fp32 weights of the same values. The new weights are then rounded with the random
+// bits of step, layer and element.
 func TestBF16MasterIsTheFP32UpdateRounded(t *testing.T) {
 	const n = 8192
 	adam := AdamW{Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1}
@@ -200,9 +205,10 @@ func TestBF16MasterIsTheFP32UpdateRounded(t *testing.T) {
 	}
 }
 
-// TestSmallUpdatesAreNotLost: updates of a hundredth of the bf16 spacing, which rounding to nearest would lose, move
-// weights on average as in fp32. The mean of n weights after s steps has a standard deviation of at most half a spacing
-// times √(s/n), because each rounding has at most half a spacing.
+// TestSmallUpdatesAreNotLost: updates of a hundredth of the bf16 spacing, which rounding to nearest
+// would lose, move weights on average as far as in fp32. Each rounding has a standard deviation of
+// at most half a spacing, so the mean of n weights after s steps has at most half a spacing times
+// √(s/n).
 func TestSmallUpdatesAreNotLost(t *testing.T) {
 	const n, steps, distance = 8192, 200, 1. / 128
 	l := matrix(n, true)

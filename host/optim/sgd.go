@@ -62,7 +62,8 @@ func (o SGD) arithmetic(r Rate) *arithmetic {
 	return by
 }
 
-// mask returns on as a factor that kernels can use: a float32 with all bits set (true) or all clear (false).
+// mask returns a float32 with all bits set (on) or all clear. Kernels get flags in this form, among
+// their factors.
 func mask(on bool) float32 {
 	if on {
 		return math.Float32frombits(math.MaxUint32)

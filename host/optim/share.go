@@ -29,8 +29,8 @@ func LoBytes(l model.Layout, s Share) int64 {
 	return 2 * s.Elems()
 }
 
-// ExtentBytes returns the size of the lower halves and planes for share s of layer l. If the layer's state is on disk,
-// this is the size of its extent, the place that it takes in a file.
+// ExtentBytes returns the size of the lower halves and planes for share s of layer l. If the
+// layer's state is on disk, this is the size of its extent, a range of a file.
 func ExtentBytes(l model.Layout, planes []Placed, s Share) int64 {
 	bytes := Pages(LoBytes(l, s))
 	for _, p := range planes {

@@ -7,9 +7,9 @@ import (
 	"mt/base/bf16"
 )
 
-// This file makes plain Go kernels from rules (an optimizer's formula for one element, in fp32). A kernel takes strips
-// (runs of at most 512 elements). It converts weights and gradients of a strip to fp32, applies the rule, and converts
-// the weights back.
+// This file makes kernels in plain Go from an optimizer's formula for one element in fp32 (the
+// rule). A kernel takes strips, which are runs of at most 512 elements. It converts weights and
+// gradients of a strip to fp32, applies the rule, and converts the weights back.
 
 // strip applies a rule to one strip: it updates weights w and their moment m by the gradients g. All three have the
 // same length, but m is nil if the rule has no moment. c has the rule's factors.
@@ -55,7 +55,8 @@ func splitStrips(by strip) (out [gradKinds]splitKernel) {
 	return out
 }
 
-// momentsAt returns n of the moments at m, from number at on; nil if m is nil.
+// momentsAt returns n of the moments at address m, from number `at` on; nil if m is nil, because
+// the rule has no moment.
 func momentsAt(m *float32, at, n int) []float32 {
 	if m == nil {
 		return nil
@@ -63,8 +64,8 @@ func momentsAt(m *float32, at, n int) []float32 {
 	return unsafe.Slice(skip(m, at), n)
 }
 
-// widen converts len(to) gradients at address grad to fp32. It writes them to to and returns to. Gradients that are all
-// zero are not in memory; widen then writes zeros.
+// widen converts len(to) gradients at address grad to fp32, writes them to `to` and returns it. If
+// all gradients are zero, they are not in memory (kind says so), and widen writes zeros.
 func widen(to []float32, kind gradKind, grad *byte) []float32 {
 	switch kind {
 	case gradF32:

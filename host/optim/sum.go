@@ -82,8 +82,8 @@ func rowElem(ids []int32, cols, e int64) int64 {
 	return i*cols + max(0, e-int64(ids[i])*cols)
 }
 
-// Touched returns the ids of the table rows that lie in the share, wholly or in part: rising, each once. ids has a
-// rising list for each rank; cols is the length of a row.
+// Touched returns the ids of the table rows that lie at least partly in share s, rising and each
+// once. For each rank, ids has a rising list of row ids; cols is the length of a row.
 func (s Share) Touched(ids [][]int32, cols int64) (out []int32) {
 	for _, list := range ids {
 		for _, id := range list {

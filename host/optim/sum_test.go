@@ -12,7 +12,7 @@ import (
 	"mt/base/parallel"
 )
 
-// valuesOf are the elements of a gradient.
+// valuesOf returns the elements of a gradient as fp32.
 func valuesOf(g Grad) (out []float32) {
 	if !g.BF16 {
 		return View[float32](g.Data[:4*g.Elems])
@@ -23,8 +23,8 @@ func valuesOf(g Grad) (out []float32) {
 	return out
 }
 
-// TestSumParts: parts are added up in their order, in fp32, and rounded once. In another order the
-// sum of 1e8, 1 and −1e8 has other bits.
+// TestSumParts: SumParts adds up the parts in their order, in fp32, and rounds once at the end. The
+// parts include 1e8, 1 and −1e8, whose sum depends on the order.
 func TestSumParts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	pool := parallel.New(2)
@@ -66,8 +66,9 @@ func TestSumParts(t *testing.T) {
 	}
 }
 
-// TestSumRows: the rows of a table from several ranks are added in rank order. A share that cuts rows gets its part of
-// them, and all shares together get every element.
+// TestSumRows: gradients of a table's rows from several ranks are added in rank order. If a share
+// begins or ends inside a row, it sums only its part of that row. All shares together have every
+// element.
 func TestSumRows(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	const rows, cols = 30, 7
@@ -165,8 +166,9 @@ func TestSumSquaresHasTheSameBitsEverywhere(t *testing.T) {
 	}
 }
 
-// The order that SumSquares promises, written in another way: block by block, every 32nd square in turn, then pairs
-// half a tree apart.
+// TestSumSquaresKeepsItsOrder compares SumSquares with its documented order of additions, written
+// in another way: block by block, every 32nd square into one of 32 partial sums, and these combined
+// in a tree.
 func TestSumSquaresKeepsItsOrder(t *testing.T) {
 	for _, n := range sumLengths {
 		g := gradOf(n, false, uint64(n), wild)
@@ -189,7 +191,7 @@ func TestSumSquaresKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// tree adds the elements of x that are half its length apart, then the sums likewise.
+// tree sums x by adding elements that are half its length apart, and then the sums in the same way.
 func tree(x []float64) float64 {
 	if len(x) == 1 {
 		return x[0]
@@ -201,8 +203,10 @@ func tree(x []float64) float64 {
 	return tree(half)
 }
 
-// The exact sum is computed with big numbers. A float64 sum of n exact positive terms has a relative error of at most
-// n·2⁻⁵³. The longest chain here has 1024 + 5 + 3 terms.
+// TestSumSquaresIsRight compares SumSquares with the exact sum, computed with big numbers. A
+// float64 sum of n exact positive terms has a relative error of at most n·2⁻⁵³. No element passes
+// through more than 1024 + 5 + 3 additions: within its partial sum, in the tree, and over the
+// blocks.
 func TestSumSquaresIsRight(t *testing.T) {
 	const bound = 1100 * 0x1p-53
 	for _, rounded := range []bool{false, true} {
@@ -253,7 +257,8 @@ func TestPaddingDoesNotChangeTheSum(t *testing.T) {
 	}
 }
 
-// The memory after a gradient in its slab is not part of the gradient and is not read.
+// TestSumSquaresEndsWithTheGradient: SumSquares reads no memory after the gradient's last element;
+// a slab has other gradients there.
 func TestSumSquaresEndsWithTheGradient(t *testing.T) {
 	for _, rounded := range []bool{false, true} {
 		for _, n := range sumLengths {

@@ -53,7 +53,8 @@ func (a Axis) drawable(v float64) bool {
 // point is a value pair, or its position in a picture.
 type point struct{ x, y float64 }
 
-// runs returns the pieces of s between the values that the axes x and y cannot show. Each piece is drawn as one line.
+// runs splits s at the values that the axes x and y cannot show, such as NaN. Each list of points
+// between two of them is drawn as one line.
 func (s Series) runs(x, y Axis) [][]point {
 	var all [][]point
 	open := false

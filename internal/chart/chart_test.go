@@ -79,7 +79,8 @@ func draw(t *testing.T, c Chart) []element {
 	return all
 }
 
-// points returns the points of a path, or the position of an element.
+// points returns the points through which the line of a path element goes. For any other element,
+// such as a text or a circle, points returns the element's position.
 func (e element) points() (all []point) {
 	if e.name != "path" {
 		x, _ := strconv.ParseFloat(e.attrs["x"]+e.attrs["cx"], 64)
@@ -119,7 +120,8 @@ func upTo(n int, f func(i int) float64) (xs, ys []float64) {
 	return xs, ys
 }
 
-// TestSVG: the points of a line agree with the ticks.
+// TestSVG: the points of a line lie where the ticks of both axes say, by the ticks' labels and
+// positions.
 func TestSVG(t *testing.T) {
 	xs, ys := upTo(30, func(i int) float64 { return 3 + 2*float64(i) })
 	all := draw(t, Chart{Title: "a < b", X: Axis{Title: "step"}, Panels: []Panel{{Y: Axis{Title: "loss & more"}, Series: []Series{{Label: "train", X: xs, Y: ys}}}}})

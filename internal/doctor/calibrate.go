@@ -17,7 +17,7 @@ import (
 	"mt/plan/rates"
 )
 
-// CalibrateOptions selects the measurements.
+// CalibrateOptions says on which devices and in which folder Calibrate measures.
 type CalibrateOptions struct {
 	Device device.Device
 	More   []device.Device // further devices of the host; measured too if they differ from Device
@@ -28,7 +28,8 @@ type CalibrateOptions struct {
 	Progress func(what string, part, parts int)
 }
 
-// calibration is a calibration in progress.
+// calibration measures the rates of one device and of the host. Each method measures one part and
+// writes the rates to out.
 type calibration struct {
 	o      CalibrateOptions
 	m      *measure.Meter
@@ -389,7 +390,8 @@ func (r *calibration) host(ctx context.Context) error {
 		return err
 	}
 	h.Bandwidth = rates.Round(2 * float64(r.shapes.copies) / t.Median / 1e9)
-	// Runs on a GPU compute in bf16, so their weights are split into planes.
+	// Runs on a GPU compute in bf16. They keep each fp32 weight as two planes, the bf16 high half
+	// and the lower half, so updates are measured on such planes.
 	split := r.o.Device.Kind() == "cuda"
 	var update, norm, gather, updated, read, gathered []float64
 	others := map[string]*[2][]float64{} // seconds and bytes

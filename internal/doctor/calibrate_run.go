@@ -57,8 +57,8 @@ func (t trained) options(act device.DType) (trials.SyntheticOptions, error) {
 	return trials.SyntheticOptions{Model: cfg, Rows: t.rows, SeqLen: t.length, MicroTokens: t.micro, Act: act, Recompute: "auto"}, err
 }
 
-// reportsOf makes a run of steps steps over random tokens and returns its plan and the report of each step. If memory
-// does not suffice, it returns three times nil.
+// reportsOf makes a training run of the given number of steps over random tokens. It returns the
+// run's plan and the report of each step; nil, nil and nil if memory does not suffice.
 func reportsOf(ctx context.Context, o trials.SyntheticOptions, steps int) (p *plan.Run, reports []actors.StepReport, err error) {
 	s, err := trials.StartSynthetic(o)
 	if lacking := (*device.OutOfMemory)(nil); errors.As(err, &lacking) {
@@ -106,8 +106,8 @@ func (r *calibration) inRun(ctx context.Context) error {
 	return errors.Join(r.messages(ctx), r.restart(ctx))
 }
 
-// correct corrects the rates for the dtype. For each dtype a separate training run is made, in which every operation
-// is timed.
+// correct corrects the rates of operations in dtype. It makes a training run of its own for each
+// dtype, with every operation timed.
 func (r *calibration) correct(ctx context.Context, dtype device.DType) (err error) {
 	t := trainedFor(r.o.Device.Kind(), r.o.Small)
 	o, err := t.options(dtype)
@@ -253,9 +253,10 @@ func messageFor(p *plan.Run, m rates.Machine, seconds float64) (float64, error) 
 	return fitting(p, &m, &m.Host.Message, mostMessage, stalled, seconds)
 }
 
-// fitting returns the value of *field, a rate or time in m, between 0 and most, with which a prediction agrees with a
-// measurement. The predicted quantity is of, such as the stalls of a step of p, which must grow with the field.
-// seconds is the measured one.
+// fitting returns a value between 0 and most for the rate *field of m. With this value, a
+// prediction agrees with a measurement. The parameter of takes the compared time, such as the
+// stalls, from the predicted step of the plan p. The time must grow with *field. seconds is the
+// measured time.
 func fitting(p *plan.Run, m *rates.Machine, field *float64, most float64, of func(actors.StepReport) time.Duration, seconds float64) (float64, error) {
 	least := 0.0
 	for range 20 {

@@ -61,8 +61,9 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestMessageFor: the message time is recovered from the stalls that it causes, and the restart cost from the
-// additional compute time.
+// TestMessageFor: a prediction with a known message time has certain stalls, and messageFor finds
+// the time again from these stalls. restartFor does the same for the restart cost and the compute
+// time.
 func TestMessageFor(t *testing.T) {
 	testkit.NotShort(t)
 	cfg := testkit.Must(handing.model())(t)

@@ -19,8 +19,9 @@ import (
 	"mt/plan/rates"
 )
 
-// lift raises the measured rates of m to those of a real machine. With tiny shapes, the race detector or without
-// assembly they are below any machine's rates. Missing rates stay missing.
+// lift raises rates that are too low for a real machine, so that rates.Machine.Check accepts them.
+// Tiny shapes, the race detector and plain Go code make the measured rates so low. Missing rates
+// stay missing.
 func lift(m *rates.Machine) {
 	up := func(all ...*float64) {
 		for _, x := range all {
@@ -49,7 +50,7 @@ func lift(m *rates.Machine) {
 	up(&m.Device.Bandwidth, &h.Bandwidth, &h.Update.Rate, &h.Norm.Rate, &h.Gather.Rate, &m.Link.Up, &m.Link.Down, &m.Link.Both, &m.Disk.Write, &m.Disk.Read)
 }
 
-// named is a device with another name.
+// named is a device with another name. Calibrate measures devices with different names separately.
 type named struct {
 	device.Device
 	name string
@@ -121,8 +122,9 @@ func TestCalibrate(t *testing.T) {
 	}
 }
 
-// TestCalibrateCUDA: the rates include the GPU's memory and its copy engines. They are not checked, because an
-// emulator is slower than any machine.
+// TestCalibrateCUDA: the rates of a GPU include its memory and its copy engines.
+// rates.Machine.Check is not called, because it rejects the rates of the emulated GPU as slower
+// than any machine.
 func TestCalibrateCUDA(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {
@@ -188,7 +190,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestShapes: GPUs are measured with larger shapes, and each square shape has a wide and a deep companion.
+// TestShapes: GPUs are measured with larger shapes than CPUs. Beside the largest square product, of
+// size n, there is a wide one (N = 4n) and a deep one (K = 4n), as in MLPs.
 func TestShapes(t *testing.T) {
 	for _, kind := range []string{"cpu", "cuda"} {
 		s := shapesFor(kind, false)

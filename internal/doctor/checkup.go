@@ -12,7 +12,7 @@ import (
 	"mt/internal/run/machine"
 )
 
-// State is the condition of a part.
+// State is the condition of one part of the machine.
 type State string
 
 // The states. Runs work with slow parts, but not with broken ones.

@@ -7,7 +7,8 @@ import (
 	"mt/base/cluster"
 )
 
-// TestCheckRanks: ranks are judged by their hosts, their cores and the findings of the other ranks.
+// TestCheckRanks: the report says which hosts the ranks are on, which ranks may use a single core
+// only, and what is broken on the machines of other ranks.
 func TestCheckRanks(t *testing.T) {
 	rates := cluster.Rates{AllToAll: 2e9, AllGather: 3e9, Latency: 25e-6}
 	good := func(rank int, host string) Rank { return Rank{Rank: rank, Host: host, Threads: 8, Cores: 8, Online: 8} }

@@ -38,8 +38,8 @@ func (f tree) root(t *testing.T) fs.FS {
 	return os.DirFS(dir)
 }
 
-// card adds a GPU behind a bridge. The links give speed and lanes: the card's current ones, the card's maximum and the
-// slot's maximum.
+// card adds a GPU behind a PCI bridge to the tree. now and card are the card's current and maximum
+// link, and slot is the slot's maximum link, each with speed and lanes.
 func (f tree) card(id, now, card, slot string) tree {
 	const bridge = "sys/devices/pci0000:00/0000:00:01.0"
 	f["sys/bus/pci/devices/"+id] = "->../../../devices/pci0000:00/0000:00:01.0/" + id
@@ -63,14 +63,16 @@ func find(parts []Part, name string) Part {
 // usableGPU is a working GPU.
 var usableGPU = machine.CUDA{Device: "NVIDIA H100", Memory: 80 << 30, Libraries: []cudart.FoundLibrary{{Library: cudart.BlasLt, Path: "/usr/lib/libcublasLt.so.13", Version: "13.1"}}}
 
-// system has four processors and answers placement requests with err.
+// system fakes the system calls for NUMA. It has four processors, and every request to place memory
+// on a node returns err.
 type system struct{ err error }
 
 func (system) Affinity() ([]int, error)   { return []int{0, 1, 2, 3}, nil }
 func (system) CPU() (int, error)          { return 0, nil }
 func (s system) Prefer([]byte, int) error { return s.err }
 
-// twoNodes returns two nodes for which the system answered a placement with err.
+// twoNodes returns a host with two NUMA nodes, after one request to place memory on node 0. The
+// system answered this request with err.
 func twoNodes(err error) *host.Nodes {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	n := host.FindNodes(fstest.MapFS{"sys/devices/system/node/has_memory": file("0-1"), "sys/devices/system/node/node0/cpulist": file("0-1"),
@@ -79,7 +81,8 @@ func twoNodes(err error) *host.Nodes {
 	return n
 }
 
-// TestParts checks the part that results from files and figures.
+// TestParts: for given contents of /proc and /sys and given measurements, CheckUp reports the
+// expected state, text and remedy of a part.
 func TestParts(t *testing.T) {
 	meminfo := "MemTotal: 67108864 kB\nSwapTotal: 8388608 kB\nSwapFree: 8388608 kB\n"
 	two := tree{"sys/devices/system/node/has_memory": "0-1\n"}

@@ -44,17 +44,20 @@ const (
 	// their gradients by at most 2^-9 each, and few roundings affect one row at once. A row that is skipped or added
 	// twice has an error of at least 1/4.
 	attentionBound = 1.0 / (1 << 5)
-	// Bound for the log-sum-exp. It is fp32 in both; only summation order and the rounding of exp differ.
+	// Bound for the log-sum-exp of a query's attention scores. Both computations keep it in fp32,
+	// so it differs only by the order of summation and the rounding of exp.
 	lseBound = 1.0 / (1 << 10)
 )
 
-// productBound returns the largest allowed difference between two products of n terms in [-1, 1) that are summed in
-// different orders. fp32 sums of random signs stay below √n·4. Each of n additions rounds by 2^-24 of the sum, with
-// random sign. A missing term causes an error of 1/4 on average.
+// productBound returns the largest allowed difference between two products that sum the same n
+// terms in different orders. The terms are products of two numbers in [-1, 1) and have random
+// signs, so partial sums stay below about 4·√n. Each addition rounds by at most 2^-24 of the sum,
+// with random sign. Then n additions err by about √n · 4·√n · 2^-24 = 4n · 2^-24, and the bound is
+// 16 times that. A missing term causes an error of 1/4 on average.
 func productBound(n int) float64 { return 64 * float64(n) / (1 << 24) }
 
-// atSize runs a check with large tensors. It passes the check a lab on the device, and the sizes for it: smaller ones
-// if o.Small is set.
+// atSize runs a check with large tensors. It gives the check the sizes and a lab, which runs
+// operations on o.Device. The sizes are smaller if o.Small is set.
 func (r *SelfTestReport) atSize(o *SelfTestOptions, check func(l *lab, size sizes) error) error {
 	size := largeSizes
 	if o.Small {
@@ -184,8 +187,9 @@ func (l *lab) attend(act device.DType, of sequences, in [4][]float32) (out atten
 	return out, l.err
 }
 
-// productsAt compares large bf16 products with fp32 products, by the device's library and by mt's own kernels. own is
-// the device with mt's own kernels; nil: the device has no others.
+// productsAt computes large bf16 products by the device's library and by mt's own kernels. It
+// compares both with fp32 products. The lab own runs on the same device with mt's own kernels; nil:
+// the device has no library.
 func (r *SelfTestReport) productsAt(l *lab, own device.Device, size sizes) error {
 	n := size.product
 	rng := rand.New(rand.NewPCG(11, uint64(n)))
@@ -297,7 +301,8 @@ func (r *SelfTestReport) longTensor(l *lab, size sizes) error {
 	return nil
 }
 
-// lab runs operations on one device with data from the host. It keeps the first error, and does nothing after an error.
+// lab runs operations of the checks on one device, with data from the host. It keeps the first
+// error in err, and does nothing after an error.
 type lab struct {
 	dev        device.Device
 	s          device.Stream
@@ -332,7 +337,7 @@ func (l *lab) close() {
 	_ = l.s.Close()
 }
 
-// free frees the device memory.
+// free frees the device memory of all tensors that the lab has allocated.
 func (l *lab) free() {
 	if len(l.held) == 0 {
 		return
@@ -410,8 +415,8 @@ func (l *lab) read(t device.Tensor) (values []float32) {
 	return values
 }
 
-// host allocates host memory of t's size and calls f with it. f enqueues a copy between this memory and t, and host
-// waits for the copy.
+// host allocates host memory of t's size and calls f with it. The function f enqueues a copy
+// between this memory and t. Then host waits for the copy and frees the memory.
 func (l *lab) host(t device.Tensor, f func(b []byte)) {
 	if l.err != nil {
 		return
@@ -494,5 +499,5 @@ func rowsDiffer(got, want []float32, n int) (at int, off float64) {
 	return at, off
 }
 
-// took formats a duration.
+// took formats a duration for the report, rounded to about a thousandth of itself.
 func took(d time.Duration) string { return d.Round(d/1000 + 1).String() }

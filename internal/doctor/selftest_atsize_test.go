@@ -14,7 +14,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// spoiled is a device with one wrong operation.
+// spoiled is a device on which operations compute wrong results: spoil changes the arguments of
+// each.
 type spoiled struct {
 	device.Device
 	spoil func(o device.Op) device.Op
@@ -22,7 +23,7 @@ type spoiled struct {
 
 func (d spoiled) Do(s device.Stream, o device.Op) { d.Device.Do(s, d.spoil(o)) }
 
-// allSizes runs the parts at training size.
+// allSizes runs all checks with large tensors: attention, products and the long tensor.
 func allSizes(r *SelfTestReport, o SelfTestOptions) (err error) {
 	for _, check := range []func(*lab, sizes) error{r.attentionBy(0, false), r.attentionBy(0, true), r.attentionBy(1, false), r.attentionBy(1, true), r.productsOf(o.Own), r.longTensor} {
 		err = errors.Join(err, r.atSize(&o, check))

@@ -11,7 +11,9 @@ import (
 	"mt/device/op"
 )
 
-// Sizes of the ordering check. A copy takes longer than the calls that enqueue the work behind it.
+// Sizes of the check of stream order. A copy of a buffer takes longer than the calls that enqueue
+// the work behind the copy. Without events, that work would therefore start before the copy has
+// ended.
 const (
 	orderElems  = 1 << 22 // fp32 elements per buffer in a self test
 	orderRounds = 24
@@ -61,7 +63,8 @@ func (o *orderCheck) stream(name string) (device.Stream, error) {
 	return s, err
 }
 
-// buffer is one of the buffers of the check: device memory, its events, and the host memory of its copies.
+// buffer is one of the two buffers that orderCheck passes through its streams: device memory with
+// events, and host memory for the copies.
 type buffer struct {
 	mem                   device.Mem
 	arrived, worked, idle device.Event

@@ -36,8 +36,9 @@ type Processes struct {
 	// Stderr receives the standard error of the children.
 	Stderr io.Writer
 
-	// silence replaces the clock in tests. The returned channel ends a child that stays silent while what is running.
-	// nil: use the clock.
+	// silence replaces the clock in tests. It gets the name of the running case and the time limit.
+	// When the returned channel delivers, the child counts as silent for too long. nil: use the
+	// clock.
 	silence func(what string, limit time.Duration) <-chan time.Time
 }
 
@@ -165,8 +166,8 @@ func (s *supervisor) take(c *child, m message) (over bool, err error) {
 	return false, nil
 }
 
-// count adds p to the report's counts of products. p counts all products of the child's process so far, so it replaces
-// what the child reported before.
+// count adds the products of the child c to the sum over all children. The argument p counts all
+// products of the child's process so far, so it replaces the child's earlier counts.
 func (s *supervisor) count(c *child, p *products) {
 	if p == nil {
 		return
@@ -205,13 +206,13 @@ func (s *supervisor) lost(c *child, how, why string) (next int, err error) {
 	return min(c.at+1, len(s.units)), s.save()
 }
 
-// save saves the report so far.
+// save saves the report of all units so far, and marks it as saved.
 func (s *supervisor) save() error {
 	s.unsaved = false
 	return s.r.save(s.o, s.begin)
 }
 
-// child is a process that calls ServeSelfTest.
+// child is a child process that calls ServeSelfTest, seen from the parent.
 type child struct {
 	cmd      *exec.Cmd
 	at       int  // the running unit, or the next one
@@ -261,7 +262,8 @@ func (c *child) start() error {
 	return nil
 }
 
-// Write implements io.Writer for the standard error of the process.
+// Write implements io.Writer for the standard error of the child process. It passes the text on and
+// remembers the lines that explain how the process ended.
 func (c *child) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -277,8 +279,8 @@ func (c *child) Write(b []byte) (int, error) {
 	return c.stderr.Write(b)
 }
 
-// unended returns the device's message about work that does not end, as the end of a sentence. "" means that the
-// device has sent none.
+// unended returns the device's message about work that does not end, as the end of a sentence; "":
+// there is no message.
 func (c *child) unended() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -332,11 +334,12 @@ type message struct {
 	// Device and Kind describe the opened device, in the first message.
 	Device string `json:"device,omitempty"`
 	Kind   string `json:"kind,omitempty"`
-	// Unit is the number of the unit of Running and Done.
+	// Unit is the number of the unit to which Running or Done belongs.
 	Unit int `json:"unit"`
-	// Running names the case that starts.
+	// Running names the case that starts now; "": none starts.
 	Running string `json:"running,omitempty"`
-	// Done is the report of a unit. Notes and Products cover the process so far.
+	// Done is the report of a unit that has ended. Notes and Products cover all units of the
+	// process so far.
 	Done     *SelfTestReport `json:"done,omitempty"`
 	Notes    []string        `json:"notes,omitempty"`
 	Products *products       `json:"products,omitempty"`

@@ -20,7 +20,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// Environment variables that make this test binary a child of SuperviseSelfTest: the units to run and the fault.
+// Environment variables that make this test binary run as a child of SuperviseSelfTest. The first
+// is the number of the first unit to run. The second is the fault of the device in the form
+// HOW:OPERATION.
 const (
 	childFrom  = "MT_TEST_CHILD_FROM"
 	childFault = "MT_TEST_CHILD_FAULT"
@@ -37,7 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// few returns options with the cases that stand-in children run: the last case of each type for three operations.
+// few returns options that select few cases, so that child processes are fast: the last case of
+// each type for three operations.
 func few() SelfTestOptions {
 	last := map[string]string{}
 	for _, name := range caseNames() {
@@ -50,7 +53,8 @@ func few() SelfTestOptions {
 	}}
 }
 
-// standIn is a child whose device fails as fault says, in the form HOW:OPERATION.
+// standIn runs in a child process in place of mt doctor. Its device fails as fault says, in the
+// form HOW:OPERATION.
 func standIn(from, fault string) error {
 	n, err := strconv.Atoi(from)
 	if err != nil {
@@ -84,14 +88,14 @@ func standIn(from, fault string) error {
 	})
 }
 
-// faulty is a device on which one operation fails.
+// faulty is a device on which the operation op fails in the way how, such as a hang.
 type faulty struct {
 	device.Device
 	how, op string
 	lost    bool
 }
 
-// faultyStream is a stream of a faulty device.
+// faultyStream is a stream of a faulty device. It returns an error once the device is lost.
 type faultyStream struct {
 	device.Stream
 	d *faulty
@@ -105,7 +109,7 @@ func (d *faulty) NewStream(name string) (device.Stream, error) {
 	return faultyStream{s, d}, err
 }
 
-// Sync implements device.Stream.
+// Sync implements device.Stream. It fails after the device is lost, as a GPU's stream does.
 func (s faultyStream) Sync() error {
 	err := s.Stream.Sync()
 	if s.d.lost {
@@ -133,8 +137,8 @@ func (d *faulty) Do(s device.Stream, o device.Op) {
 	}
 }
 
-// processes starts stand-in children. No test waits for a clock: a child counts as silent as soon as its fault
-// silences it.
+// processes returns Processes whose children run standIn with the given fault. No test waits for a
+// clock: a child counts as silent as soon as its fault silences it.
 func processes(fault string, stderr io.Writer) Processes {
 	how, op, _ := strings.Cut(fault, ":")
 	return Processes{Limit: time.Hour, Grace: time.Minute, Stderr: stderr,
@@ -226,7 +230,8 @@ func TestHangIsNamed(t *testing.T) {
 	}
 }
 
-// TestServe: a child sends nothing after a loss, and announces each case before it runs.
+// TestServe: a child process announces each case before it runs the case, and sends nothing after
+// its device is lost.
 func TestServe(t *testing.T) {
 	var said bytes.Buffer
 	dev := newCPU(t, cpu.Options{Threads: 2})
@@ -252,7 +257,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestManyLosses: a device that is lost repeatedly ends the test. The report names the omitted units.
+// TestManyLosses: a self test ends after mostLosses lost processes. Its report names the units that
+// did not run.
 func TestManyLosses(t *testing.T) {
 	defer func(was int) { mostLosses = was }(mostLosses)
 	mostLosses = 2

@@ -17,7 +17,8 @@ import (
 // rates and lower it.
 var enough = 20 * time.Millisecond
 
-// copySizes are copy sizes in bytes, tried in order until one copy takes long enough.
+// copySizes are the sizes in bytes with which copies are measured. Larger sizes are tried until one
+// copy takes as long as enough.
 var copySizes = []int{1 << 22, 1 << 25, 1 << 28}
 
 // rate appends a measured rate to the report and returns a pointer to it, so that the caller can add a prediction.
@@ -36,8 +37,8 @@ func withMeter(dev device.Device, f func(m *measure.Meter) error) error {
 	return errors.Join(f(m), m.Close())
 }
 
-// matMuls measures the rate of square products A·Bᵀ of each dtype. A training run computes its MFU relative to a rate
-// measured in the same way.
+// matMuls measures the rate of square products A·Bᵀ of each dtype. A training run divides its FLOP
+// rate by a rate measured in the same way to report MFU (model FLOPs utilization).
 func (r *SelfTestReport) matMuls(dev device.Device) error {
 	for _, act := range dtypes {
 		r.starts("rate of matrix products " + act.String())
@@ -169,7 +170,8 @@ func roundTrip(dev device.Device, size int) (c Check, err error) {
 	return c, errors.Join(err, p.free())
 }
 
-// pair has what a round trip of copies needs: pinned memory and device memory for both directions, and a stream.
+// pair has the memory of copies to the device, across and back: pinned host memory and device
+// memory for both directions, and a stream.
 type pair struct {
 	dev      device.Device
 	s        device.Stream

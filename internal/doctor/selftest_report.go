@@ -10,7 +10,7 @@ import (
 	"mt/plan/rates"
 )
 
-// Check is one property that must hold.
+// Check is a required property of the device, with the result of its test.
 type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
@@ -37,14 +37,14 @@ func (r *Rate) predict(amount, seconds float64) {
 	}
 }
 
-// The ways in which a case loses its process.
+// The ways in which a test case makes its process unusable.
 const (
 	faulted = "faulted" // the device is unusable
 	hung    = "hung"    // the process was silent for too long and was killed
 	died    = "died"    // the process exited by itself
 )
 
-// Loss is a case, or another step, that lost its process.
+// Loss records a case, or another step of the test, during which the process was lost.
 type Loss struct {
 	Case    string  `json:"case"`
 	How     string  `json:"how"`     // faulted, hung or died
@@ -67,7 +67,8 @@ type SelfTestReport struct {
 	Seconds float64  `json:"seconds"`
 	// Running names the case that was running when the report was saved; "": none.
 	Running string `json:"running,omitempty"`
-	// Lost names the first case that lost the device; "": none. Losses has all of them.
+	// Lost names the first case during which the device or its process was lost; "": none. Losses
+	// lists all such cases.
 	Lost   string `json:"lost,omitempty"`
 	Losses []Loss `json:"losses,omitempty"`
 	// Error is the reason why the test ended early; "": it did not.
@@ -102,7 +103,7 @@ func (r *SelfTestReport) lose(how, why string) {
 // fail adds a failed check.
 func (r *SelfTestReport) fail(name, why string) { r.add(Check{Name: name, Errors: []string{why}}) }
 
-// merge adds of, the report of one unit, to the report of the test.
+// merge adds the report of one unit (of) to the report of the whole test.
 func (r *SelfTestReport) merge(of *SelfTestReport) {
 	for _, c := range of.Checks {
 		r.add(c)

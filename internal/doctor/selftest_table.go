@@ -12,7 +12,8 @@ import (
 	"mt/device/conformance"
 )
 
-// tester implements the interface of *testing.T outside of tests.
+// tester runs the cases of package conformance outside of go test. It has those methods of
+// *testing.T that cases call.
 type tester struct {
 	name   string
 	found  []string          // errors of this case
@@ -55,7 +56,8 @@ func (t *tester) Run(name string, f func(*tester)) bool {
 	return len(sub.found) == 0
 }
 
-// opCheck sums up the results of the cases of one operation in one dtype.
+// opCheck sums up the results of all cases of one operation in one dtype. worst is the largest
+// error.
 type opCheck struct {
 	cases, failed int
 	worst         float64

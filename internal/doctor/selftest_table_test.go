@@ -12,7 +12,8 @@ import (
 	"mt/device/op"
 )
 
-// unsteady is a device whose bias additions are skipped from the third on.
+// unsteady is a device that skips every bias addition from the third on, so repeated outputs
+// differ.
 type unsteady struct {
 	device.Device
 	calls *atomic.Int64
@@ -54,7 +55,7 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// TestRepeatEnds: a cancelled test ends.
+// TestRepeatEnds: a cancelled self test stops repeating operations and returns the cause.
 func TestRepeatEnds(t *testing.T) {
 	o := SelfTestOptions{Device: newCPU(t, cpu.Options{Threads: 2}), Repeat: 1 << 30, Cases: func(name string) bool { return strings.HasPrefix(name, "Scale/fp32/") }}
 	stopped := errors.New("stopped")

@@ -57,7 +57,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// refusing is a device whose library has rejected products.
+// refusing is a device whose cuBLASLt of the given version has refused products of these shapes.
 type refusing struct {
 	device.Device
 	shapes  []string
@@ -68,8 +68,8 @@ func (d refusing) Fallbacks() []string { return d.shapes }
 func (d refusing) OwnProducts() int64  { return 7 }
 func (d refusing) CuBLASLt() int       { return d.version }
 
-// TestProductsThatFellBack: a device that fell back on aligned products fails, and one that did not passes. A device
-// without a library has no check.
+// TestProductsThatFellBack: the check fails for a device whose library refused aligned products,
+// and passes without refusals. A device without a library has no such check.
 func TestProductsThatFellBack(t *testing.T) {
 	for n, want := range []string{"", "64x64x64 NN"} {
 		r := &SelfTestReport{OK: true}
@@ -89,7 +89,8 @@ func TestProductsThatFellBack(t *testing.T) {
 	}
 }
 
-// late is a device on which event waits have no effect.
+// late is a device on which waits for events have no effect, so operations of its streams run in
+// any order.
 type late struct{ device.Device }
 
 func (d late) NewStream(name string) (device.Stream, error) {
@@ -103,7 +104,7 @@ type lateStream struct{ device.Stream }
 
 func (lateStream) Wait(device.Event) {}
 
-// TestOrder: a device that ignores events fails.
+// TestOrder: the check of stream order fails on a device that ignores events.
 func TestOrder(t *testing.T) {
 	dev := newCPU(t, cpu.Options{Threads: 2})
 	r := &SelfTestReport{OK: true}
@@ -150,7 +151,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// lazy is a device whose device-to-device copies have no effect.
+// lazy is a device whose copies within the device have no effect.
 type lazy struct{ device.Device }
 
 func (d lazy) NewStream(name string) (device.Stream, error) {
@@ -162,7 +163,7 @@ type lazyStream struct{ device.Stream }
 
 func (lazyStream) CopyD2D(_, _ device.Mem) {}
 
-// TestRoundTrip: lost bytes are detected.
+// TestRoundTrip: the check of copies fails if a copy within the device does not move the bytes.
 func TestRoundTrip(t *testing.T) {
 	dev := newCPU(t, cpu.Options{Threads: 1})
 	for d, want := range map[device.Device]bool{dev: true, lazy{dev}: false} {
@@ -172,7 +173,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestTraining: losses within the bound pass, others fail.
+// TestTraining: losses that differ from the CPU's by less than the bound pass, and larger
+// differences fail.
 func TestTraining(t *testing.T) {
 	dev := newCPU(t, cpu.Options{Threads: 2})
 	for off, want := range map[float64]bool{0: true, 1e-5: true, 1e-2: false} {
@@ -188,7 +190,8 @@ func TestTraining(t *testing.T) {
 	}
 }
 
-// TestFaults: a failing call gives an error or a failed check, and nothing leaks.
+// TestFaults: if any single device call fails, the self test returns an error or reports a failed
+// check. It leaks nothing.
 func TestFaults(t *testing.T) {
 	dev := newCPU(t, cpu.Options{Threads: 2})
 	every := int64(1)
@@ -235,7 +238,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestSelfTest: the whole self test of the CPU device against itself.
+// TestSelfTest: the CPU device passes the whole self test, with itself as the reference.
 func TestSelfTest(t *testing.T) {
 	if testkit.Race {
 		t.Skip("computes for many seconds; its parts have tests of their own")
@@ -253,7 +256,8 @@ func TestSelfTest(t *testing.T) {
 	}
 }
 
-// chooser is a device that records the selected attention kernels and the operations that follow.
+// chooser is a device that records which attention kernels are selected and which operations
+// follow. newer says that it has kernels for sm_90a.
 type chooser struct {
 	device.Device
 	newer bool
@@ -274,8 +278,8 @@ func (c chooser) Do(s device.Stream, o device.Op) {
 	c.Device.Do(s, o)
 }
 
-// TestPortableAttention: on a device with newer kernels, attention is also computed with the portable ones, and the
-// newer ones are restored.
+// TestPortableAttention: on a device with kernels for sm_90a, the self test also computes attention
+// with the portable kernels. Afterwards it selects the sm_90a kernels again.
 func TestPortableAttention(t *testing.T) {
 	dev := newCPU(t, cpu.Options{Threads: 2})
 	for newer, want := range map[bool]string{true: "portable Attention sm90a portable AttentionBackward sm90a", false: ""} {

@@ -120,8 +120,8 @@ func TrainSteps(ctx context.Context) func(kind string, dtype device.DType, alive
 	}
 }
 
-// steps receives the output of a training run. Each write to it is a sign of life, which it passes on by calling
-// alive.
+// steps receives the output of a training run. Each write shows progress, so steps calls alive.
+// Otherwise the parent would kill this process.
 type steps struct {
 	said  bytes.Buffer
 	alive func()

@@ -10,8 +10,8 @@ import (
 // Rules defines which package may import which. A name is the path of a folder, such as "host". It covers the package
 // in this folder and all packages below it, except those that a longer name covers.
 type Rules struct {
-	// Arrows lists, for each name, the names whose packages its own packages may import. If a may import b and b may
-	// import c, a may import c too. Packages of one name may import each other.
+	// Arrows says, for each name, which other names its packages may import. If a may import b and
+	// b may import c, then a may import c too. Packages of one name may import each other.
 	Arrows map[string][]string
 	// Helpers is a folder of packages that everybody may import, except packages that Arrows names. Helpers import only
 	// helpers.
@@ -182,7 +182,7 @@ func (r *Rules) fence(path string) string {
 	return longest(path, names)
 }
 
-// reaches reports whether arrows lead from the name from to the name to, directly or over other names. Every name
+// reaches reports whether a chain of Arrows leads from the name from to the name to. Every name
 // reaches itself and Helpers. seen holds the names that were already visited.
 func (r *Rules) reaches(from, to string, seen map[string]bool) bool {
 	if from == to || to == r.Helpers {
@@ -195,7 +195,7 @@ func (r *Rules) reaches(from, to string, seen map[string]bool) bool {
 	return slices.ContainsFunc(r.Arrows[from], func(next string) bool { return r.reaches(next, to, seen) })
 }
 
-// below lists the names to which arrows lead from name, directly or over others, as text for an error.
+// below lists the names to which chains of Arrows lead from name, as text for an error.
 func (r *Rules) below(name string) string {
 	var names []string
 	for to := range r.Arrows {

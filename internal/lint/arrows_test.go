@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// toy are rules of the same form as the module's.
+// toy are rules of a small invented module, for tests.
 var toy = Rules{
 	Arrows: map[string][]string{
 		"cmd":          {"pipe"},
@@ -72,7 +72,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestFences: the longest fenced name decides who may pass, and a fence opens no arrow.
+// TestFences: if two keys of Fences cover a package, the longer one decides who may import it. A
+// fence does not permit an import for which Arrows has no entry.
 func TestFences(t *testing.T) {
 	rules := Rules{
 		Arrows: map[string][]string{"cmd": {"pipe"}, "pipe": {"aside", "aside/part"}, "disk": nil, "aside": nil, "aside/part": nil},
@@ -106,8 +107,8 @@ func TestCheckReportsEachImportOnce(t *testing.T) {
 	}
 }
 
-// TestArrowsAreSound: the module's rules name nothing that does not exist among
-// them, and no arrow leads round.
+// TestArrowsAreSound: the rules of this module refer only to names that they define, and Arrows has
+// no cycle.
 func TestArrowsAreSound(t *testing.T) {
 	for from, tos := range Arrows.Arrows {
 		for _, to := range tos {
@@ -128,8 +129,8 @@ func TestArrowsAreSound(t *testing.T) {
 	}
 }
 
-// TestRunsStayInside: only the command, the fenced names and the measurement of a machine may import the fenced
-// packages.
+// TestRunsStayInside: no package of a training run may import a package that Fences protects. Only
+// cmd, the protected packages and the measurement of a machine may.
 func TestRunsStayInside(t *testing.T) {
 	for from := range Arrows.Arrows {
 		if from == "cmd" || Arrows.fence(from) != "" {
@@ -147,7 +148,8 @@ func TestRunsStayInside(t *testing.T) {
 	}
 }
 
-// TestArrowsForbid tries the module's own rules on imports that must never be.
+// TestArrowsForbid: this module's rules reject imports that must never be, such as protoactor in
+// layers.
 func TestArrowsForbid(t *testing.T) {
 	for _, tt := range [][2]string{
 		{"actors", "github.com/ebitengine/purego"},

@@ -46,7 +46,8 @@ func CheckLinks(root, name string, content []byte) (found []string) {
 	return found
 }
 
-// anchors returns the names that a link into the page can have behind "#". GitHub makes them out of the headings.
+// anchors returns the fragments ("#...") by which a link can point into the page. GitHub makes them
+// out of the headings.
 func anchors(page string) map[string]bool {
 	ids := map[string]bool{}
 	page = fence.ReplaceAllString(page, "")

@@ -68,7 +68,7 @@ func decode(r io.Reader) ([]Package, error) {
 	}
 }
 
-// pack returns the Package that l describes.
+// pack converts l, an object that go list has printed, to a Package.
 func (l *listed) pack() (Package, error) {
 	module := l.Module.Path
 	p := Package{Path: strings.TrimPrefix(strings.TrimPrefix(l.ImportPath, module), "/")}

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Prose counts the sentences of comments or documents, and those that a reader has to read twice.
+// Prose counts the sentences of comments or documents. It also counts the sentences of four kinds
+// that a reader has to read twice.
 type Prose struct {
 	Sentences int
 	Long      int // more than 28 words
@@ -17,7 +18,8 @@ type Prose struct {
 	Examples  []string
 }
 
-// ProseLimits bound the shares of such sentences, in percent of all sentences.
+// ProseLimits bound the share of each kind of hard sentence that Prose counts, in percent of all
+// sentences.
 type ProseLimits struct{ Long, Opening, Relative, Pronoun float64 }
 
 var (

@@ -54,8 +54,8 @@ func Step() {} // Of these it takes them both.
 	}
 }
 
-// TestModuleProse holds the style of comments and documents at the numbers that they have reached. Tests
-// and test data do not count.
+// TestModuleProse: the shares of hard sentences in comments and documents do not exceed the values
+// that they have reached. Tests and test data do not count.
 func TestModuleProse(t *testing.T) {
 	root, files := moduleFiles(t)
 	var comments, documents Prose

@@ -70,8 +70,8 @@ func writeFiles(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// TestPackages reads a module whose imports hide behind build constraints and
-// in both kinds of tests.
+// TestPackages: the imports of a package include those of files that build constraints exclude.
+// Imports of both kinds of tests, inside and outside the package, are listed separately.
 func TestPackages(t *testing.T) {
 	root := writeFiles(t, map[string]string{
 		"go.mod":           "module toy\n\ngo 1.26\n",
@@ -99,7 +99,7 @@ func TestPackages(t *testing.T) {
 	}
 }
 
-// moduleRoot is the root of this module, and the packages in it.
+// moduleRoot returns the root folder of this module and the packages in it.
 func moduleRoot(t *testing.T) (string, []Package) {
 	t.Helper()
 	root := testkit.Must(filepath.Abs("../.."))(t)
@@ -117,8 +117,8 @@ func TestModulePackages(t *testing.T) {
 	}
 }
 
-// moduleFiles is the root of this module and the files that git knows below it. Where there is no git
-// or no work tree, the test is skipped.
+// moduleFiles returns the root of this module and the files of its git work tree. If there is no
+// git or no work tree, it skips the test.
 func moduleFiles(t *testing.T) (root string, files []string) {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
@@ -145,7 +145,8 @@ func TestModuleFiles(t *testing.T) {
 		}
 		folders[filepath.Dir(name)] = true
 	}
-	// The folders read by the test are inputs of go test's cache, so a new file reruns this test.
+	// go test caches results by the folders that a test reads. Reading every folder here reruns the
+	// test when a file is added.
 	for dir := range folders {
 		if _, err := os.ReadDir(filepath.Join(root, dir)); err != nil {
 			t.Error(err)
@@ -153,8 +154,8 @@ func TestModuleFiles(t *testing.T) {
 	}
 }
 
-// TestPackagesThatAreBroken: the error names a file that is ignored on this platform and is not Go, and a folder
-// outside any repository.
+// TestPackagesThatAreBroken: two failures give an error that names the cause. One is a file that is
+// not Go and is ignored on this platform. The other is a folder outside any repository.
 func TestPackagesThatAreBroken(t *testing.T) {
 	root := writeFiles(t, map[string]string{"x_plan9.go": "no Go"})
 	if got, err := decode(strings.NewReader(fmt.Sprintf(`{"Dir": %q, "IgnoredGoFiles": ["x_plan9.go"]}`, root))); err == nil || !strings.Contains(err.Error(), "x_plan9.go") {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestUnused drops each import of a module that needs every entry of the toy
-// rules, and expects to hear of the entry that nothing needs any more.
+// TestUnused: in a module that needs every entry of the toy rules, dropping one import makes
+// exactly its entry unused.
 func TestUnused(t *testing.T) {
 	tests := []struct {
 		from, to string
@@ -24,8 +24,11 @@ func TestUnused(t *testing.T) {
 		{"steps/a", "./chip/soft", true, []string{"ForTests: no test imports chip/soft that could not without"}},
 		{"chip", "./chip/truth", true, []string{"ForTests: no test imports chip/truth that could not without", "TestOnly: nothing else imports chip/truth"}},
 
-		// These imports use no entry: an arrow that is only part of the way, a helper, the same name, a test that an
-		// arrow serves, another module with the same prefix.
+		// These imports use no entry of the rules:
+		// - an import that several arrows together allow
+		// - an import of a helper, or within one name
+		// - a test's import that an arrow allows
+		// - another module with the same prefix
 		{"cmd/x", "./chip", false, nil},
 		{"steps/a", "./internal/pool", false, nil},
 		{"disk", "./disk/b", false, nil},
@@ -64,8 +67,8 @@ func TestUnused(t *testing.T) {
 	}
 }
 
-// TestUnusedByTests: what every test may import needs no arrow of a test, and a
-// test that an arrow serves anyway does not need the list.
+// TestUnusedByTests: an import by a test of a package in ForTests does not use an arrow. If an
+// arrow allows the test's import anyway, the import does not use ForTests.
 func TestUnusedByTests(t *testing.T) {
 	r := Rules{
 		Arrows:   map[string][]string{"top": {"base"}, "base": nil},

@@ -14,8 +14,9 @@ import (
 	"mt/plan/rates"
 )
 
-// newWideScene is a bf16 run on a GPU. The model has heads of 64 elements, and rows exceed the tiles of one kind of
-// kernels but not of the other.
+// newWideScene returns a bf16 run on an emulated GPU. The model's attention head has 64 elements, a
+// size for which all kinds of kernels exist. Rows of up to 100 tokens are longer than a tile of one
+// kind of kernels and shorter than a tile of the other, so their sums differ.
 func newWideScene(t *testing.T, extra string) scene {
 	t.Helper()
 	rows := writeRows(t, t.TempDir(), 6, 100, 48)
@@ -37,7 +38,8 @@ model:
 `+extra)
 }
 
-// stopAfter trains until a step is done.
+// stopAfter trains on an emulated GPU with the options o and cancels the run when the step numbered
+// last is done.
 func (s scene) stopAfter(t *testing.T, last int, o emu.Options) {
 	t.Helper()
 	stop, cancel := context.WithCancel(t.Context())
@@ -50,8 +52,9 @@ func (s scene) stopAfter(t *testing.T, last int, o emu.Options) {
 	}
 }
 
-// TestAttentionKernelsAreKept: a run takes the kernels for sm_90a where there are some, says so in its
-// configuration, and one that goes on keeps what it began with, whatever would be taken by then.
+// TestAttentionKernelsAreKept: a run uses the attention kernels for sm_90a on a GPU that has them,
+// and records its kernels in config.yaml. A resumed run keeps the recorded kernels, even if mt
+// would now choose others. If the GPU or its driver cannot run them, the run ends with an error.
 func TestAttentionKernelsAreKept(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {
@@ -106,8 +109,9 @@ func TestAttentionKernelsAreKept(t *testing.T) {
 	sameRun(t, got, portable)
 }
 
-// TestFusedAttentionIsKept: without the kernels for sm_90a a run takes the fused kernels, which differ from the
-// portable ones. A run started with portable kernels keeps them. The place of hidden states makes no difference.
+// TestFusedAttentionIsKept: on a GPU without sm_90a a run uses the fused attention kernels, whose
+// bits differ from the portable ones. A resumed run that began with portable kernels keeps them.
+// Hidden states on the host or on the device give the same bits.
 func TestFusedAttentionIsKept(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {
@@ -134,7 +138,7 @@ func TestFusedAttentionIsKept(t *testing.T) {
 	sameRun(t, got, portable)
 }
 
-// TestAttentionKernelsOnTheCPU: the key has no meaning there, and what cannot be had is refused.
+// TestAttentionKernelsOnTheCPU: on a CPU, attention_kernels: sm90a is an error, and auto works.
 func TestAttentionKernelsOnTheCPU(t *testing.T) {
 	s := newScene(t, "device: cpu\nmax_steps: 1\nattention_kernels: sm90a\n")
 	if _, err := s.train(t, t.Context(), settings.Hooks{}); err == nil || !strings.Contains(err.Error(), "attention_kernels: sm90a: the CPU computes") {
@@ -143,7 +147,7 @@ func TestAttentionKernelsOnTheCPU(t *testing.T) {
 	s.with("attention_kernels: auto\n").mustTrain(t)
 }
 
-// TestAttentionWords: a plan says by which kernels attention is computed.
+// TestAttentionWords: a plan says which kernels compute attention, and why not the fastest ones.
 func TestAttentionWords(t *testing.T) {
 	testkit.NotShort(t)
 	for _, c := range []struct {
@@ -168,7 +172,8 @@ func TestAttentionWords(t *testing.T) {
 	}
 }
 
-// TestAttentionWordsOfAProfile: the same of a GPU that is not here.
+// TestAttentionWordsOfAProfile: a plan for the profile of a GPU, which need not be in this machine,
+// says which kernels compute attention on it.
 func TestAttentionWordsOfAProfile(t *testing.T) {
 	testkit.NotShort(t)
 	for gpu, want := range map[string]string{"h200": "attention by the kernels for sm_90a\n", "gh200": "attention by the kernels for sm_90a\n",

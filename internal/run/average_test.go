@@ -14,7 +14,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestAverageOfNothing: where no update was made the average is the weights, and not zeros.
+// TestAverageOfNothing: before the first update, the saved average of the weights equals the
+// weights. It is not zero.
 func TestAverageOfNothing(t *testing.T) {
 	s := newScene(t, "ema_decay: 0.9\nsave_dtype: fp32\n")
 	j := openScene(t, s)
@@ -87,7 +88,8 @@ func TestAverageIsAModel(t *testing.T) {
 	}
 }
 
-// TestAverageOfAnEarlierRun: a run that keeps no average leaves none beside its model that is of another; what is no model stays.
+// TestAverageOfAnEarlierRun: a run that keeps no average of its weights removes the average that an
+// earlier run left in the same directory. A folder of that name without a model stays.
 func TestAverageOfAnEarlierRun(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -110,7 +112,8 @@ func TestAverageOfAnEarlierRun(t *testing.T) {
 	}
 }
 
-// TestGoesOnWithoutAverage: a run begins to keep an average, or ceases to, only with reset_optimizer; another decay holds from there on.
+// TestGoesOnWithoutAverage: a resumed run can begin or cease to average its weights only with
+// reset_optimizer. It can change ema_decay, and says so.
 func TestGoesOnWithoutAverage(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -133,7 +136,8 @@ func TestGoesOnWithoutAverage(t *testing.T) {
 	}
 }
 
-// TestAverageOfEpochs: an average that would begin with the last step is refused too where epochs say how many there are.
+// TestAverageOfEpochs: an average of the weights that would start only at the last step is refused,
+// also if num_train_epochs determines the number of steps.
 func TestAverageOfEpochs(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -143,7 +147,8 @@ func TestAverageOfEpochs(t *testing.T) {
 	s.in(t).with("ema_update_after_step: 1\n").mustTrain(t)
 }
 
-// TestAverageIsWrittenAgain: a run that is done writes its average again where that is not there any more.
+// TestAverageIsWrittenAgain: if the averaged model of a finished run is missing, the same command
+// writes it again with the same bytes. Otherwise the command does not write it.
 func TestAverageIsWrittenAgain(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

@@ -14,7 +14,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// evals are the held-out losses that metrics.jsonl has, by step.
+// evals returns the steps and losses of all evaluations in metrics.jsonl.
 func (s scene) evals(t *testing.T) (steps []int, losses []float64) {
 	t.Helper()
 	for _, text := range s.metrics(t) {
@@ -30,7 +30,7 @@ func (s scene) evals(t *testing.T) (steps []int, losses []float64) {
 	return steps, losses
 }
 
-// lowest is the step of the lowest loss.
+// lowest returns the step with the lowest loss.
 func lowest(steps []int, losses []float64) (step int) {
 	least := math.Inf(1)
 	for i, l := range losses {
@@ -41,7 +41,8 @@ func lowest(steps []int, losses []float64) (step int) {
 	return step
 }
 
-// wandering is a run whose held-out loss rises after some steps.
+// wandering returns a run whose learning rate is so high that its held-out loss rises after some
+// steps.
 func wandering(t *testing.T, extra string) scene {
 	t.Helper()
 	return newScene(t, "val_size: 3\neval_steps: 1\nlearning_rate: 0.1\nlr_scheduler_type: constant\nwarmup_steps: 0\nsave_dtype: fp32\n").with(extra)
@@ -93,8 +94,8 @@ func TestSaveBest(t *testing.T) {
 	}
 }
 
-// TestBestOfAddedTokens: the best checkpoint of a run that keeps weights alone has the rows of the tokens that
-// the run has added to the model's.
+// TestBestOfAddedTokens: with save_only_model, the checkpoint of the best evaluation contains the
+// embedding rows of tokens that add_tokens has added.
 func TestBestOfAddedTokens(t *testing.T) {
 	testkit.NotShort(t)
 	s, _ := tokenScene(t, "")
@@ -110,8 +111,8 @@ func TestBestOfAddedTokens(t *testing.T) {
 	}
 }
 
-// TestBestIsGone: without the checkpoint of the best evaluation a run begins to look for
-// the best anew, and says so.
+// TestBestIsGone: if the checkpoint with the lowest held-out loss was deleted, a resumed run says
+// so. It then looks for the lowest loss among its own evaluations.
 func TestBestIsGone(t *testing.T) {
 	s := wandering(t, "save_best: true\nmax_steps: 6\n")
 	s.mustTrain(t)
@@ -127,9 +128,9 @@ func TestBestIsGone(t *testing.T) {
 	}
 }
 
-// TestEarlyStopping: the run ends after as many evaluations without a lower loss as
-// patience says, well; the same command is done; with more patience the run goes on as if
-// it had never ended.
+// TestEarlyStopping: a run ends without an error after early_stopping_patience evaluations without
+// a lower loss. The same command then has nothing left to do. With more patience, it continues as
+// if the run had never ended.
 func TestEarlyStopping(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -153,7 +154,8 @@ func TestEarlyStopping(t *testing.T) {
 			}
 			continue
 		}
-		// A run that is killed before it has written its model stops there again.
+		// If a run is killed after its early stop but before it has written its model, the same
+		// command stops at the same step.
 		testkit.NoError(t, os.Remove(filepath.Join(s.out, settings.EndFile)))
 		out = s.mustTrain(t)
 		if again, _ := s.evals(t); len(again) != last || !strings.Contains(out, fmt.Sprintf("early stopping: the run ends after step %d of 12", last)) {
@@ -173,7 +175,8 @@ func TestEarlyStopping(t *testing.T) {
 	}
 }
 
-// TestEarlyStoppingIsResumed: stopped in any evaluation, the run ends where it would have.
+// TestEarlyStoppingIsResumed: a run that is interrupted during any evaluation and resumed stops
+// early at the same step.
 func TestEarlyStoppingIsResumed(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

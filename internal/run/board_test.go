@@ -20,7 +20,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// tracker is an MLflow server: which steps have a loss, and how the run stands.
+// tracker is a fake MLflow server. It records the steps for which it got a loss and each status of
+// the run.
 type tracker struct {
 	mu      sync.Mutex
 	runs    int
@@ -79,7 +80,8 @@ func track(t *testing.T) *tracker {
 	return s
 }
 
-// TestBoards: an interrupted run is shown as that, and goes on in the same run.
+// TestBoards: MLflow shows an interrupted run as killed. The resumed run continues the same run
+// there, and one that fails is shown as failed.
 func TestBoards(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -104,7 +106,8 @@ func TestBoards(t *testing.T) {
 	}
 }
 
-// TestAbsentServer: a server that is not there is an error before anything is read.
+// TestAbsentServer: if the MLflow server cannot be reached, the run ends with an error before it
+// reads any data.
 func TestAbsentServer(t *testing.T) {
 	track(t)
 	t.Setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
@@ -112,8 +115,8 @@ func TestAbsentServer(t *testing.T) {
 	checkError(t, err, true, "report_to: mlflow: http://127.0.0.1:1: ", "connection refused", "or leave mlflow out")
 }
 
-// TestServerThatGoesAway: training goes on to the same end, with one warning, and what the
-// server lacks is said.
+// TestServerThatGoesAway: if the MLflow server fails during a run, training continues to the same
+// result. The output has one warning and says which numbers the server lacks.
 func TestServerThatGoesAway(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	server := track(t)
@@ -133,9 +136,9 @@ func TestServerThatGoesAway(t *testing.T) {
 	sameRun(t, s, alone)
 }
 
-// TestFullDiskOfEvents: where TensorBoard's event file cannot be written, training goes on to
-// the same end, with one warning. The file ends with a whole record, and a run that goes on
-// begins another.
+// TestFullDiskOfEvents: if TensorBoard's event file cannot be written, training continues to the
+// same result with one warning. The file ends with a whole record, and a resumed run begins another
+// file.
 func TestFullDiskOfEvents(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -178,12 +181,12 @@ func TestFullDiskOfEvents(t *testing.T) {
 	sameRun(t, s, alone)
 }
 
-// writes is a writer that is its Write.
+// writes is a function that serves as a writer's Write.
 type writes func([]byte) (int, error)
 
 func (w writes) Write(p []byte) (int, error) { return w(p) }
 
-// eventFiles are the sizes of TensorBoard's files.
+// eventFiles returns the sizes of the event files that the run has written for TensorBoard.
 func eventFiles(t *testing.T, s scene) (sizes []int64) {
 	t.Helper()
 	files := testkit.Must(os.ReadDir(filepath.Join(s.out, "runs")))(t)

@@ -12,7 +12,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// chatScene trains on two data sets of chats, mixed, through a template.
+// chatScene returns a run on a mixture of two data sets of chats, which a chat template turns into
+// tokens.
 func chatScene(t *testing.T, extra string) scene {
 	t.Helper()
 	s := newScene(t, "")
@@ -28,14 +29,14 @@ func chatScene(t *testing.T, extra string) scene {
 		"mix_strategy: interleave_over\ninterleave_probs: [0.7, 0.3]\nskip_bad_rows: true\nsave_steps: 4\n" + extra).bytes()
 }
 
-// bytes is the scene with a vocabulary that text needs.
+// bytes returns the scene with a vocabulary of 256 tokens, one per byte, which text needs.
 func (s scene) bytes() scene {
 	s.yaml = strings.Replace(s.yaml, "vocab_size: 48", "vocab_size: 256", 1)
 	return s
 }
 
-// TestChats: a run on mixed chats, interrupted and resumed, ends as one that was
-// not, and leaves its chat template beside the model.
+// TestChats: a run on mixed chats that is interrupted and resumed gives the same bits as an
+// uninterrupted run. It saves the chat template beside the model.
 func TestChats(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -56,10 +57,9 @@ func TestChats(t *testing.T) {
 	sameRun(t, got, want)
 }
 
-// TestPackingChangesNoLoss: steps that take all chats have the same loss and
-// gradient whether chats are packed or each has a row, and however rows make
-// micro-batches: chats do not see each other, and every supervised token weighs
-// the same.
+// TestPackingChangesNoLoss: if a step takes all chats, its loss and gradient do not depend on
+// packing or on the division of rows into micro-batches. Chats in one row do not attend to each
+// other, and every supervised token has the same weight.
 func TestPackingChangesNoLoss(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -89,8 +89,9 @@ func TestPackingChangesNoLoss(t *testing.T) {
 			t.Fatalf("%s: %d steps, want 3", how, len(got))
 		}
 		for i, g := range got {
-			// About a hundred tokens are summed in another order in fp32: 100 roundings
-			// of 2^-24 each, and twice that for what the updates carry on.
+			// The two runs sum about a hundred tokens in different orders in fp32, which makes up
+			// to 100 roundings of 2^-24 relative. The factor 2 covers the differences that earlier
+			// updates carry on.
 			const most = 2 * 100.0 / (1 << 24)
 			w := want[i]
 			if g.Tokens != w.Tokens || math.Abs(g.Loss-w.Loss) > most*w.Loss || math.Abs(g.GradNorm-w.GradNorm) > most*w.GradNorm {
@@ -100,8 +101,8 @@ func TestPackingChangesNoLoss(t *testing.T) {
 	}
 }
 
-// TestSavedTemplates: beside a model are the chat templates that its data used, all templates of a directory, and
-// none of the original model.
+// TestSavedTemplates: a run saves the chat templates that its data used beside the model. If the
+// template is a directory, all templates in it are saved. Templates of the original model are not.
 func TestSavedTemplates(t *testing.T) {
 	testkit.NotShort(t)
 	first := chatScene(t, "max_steps: 1\n")

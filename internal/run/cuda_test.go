@@ -31,7 +31,8 @@ func emulate(t *testing.T, o emu.Options) *emu.Driver {
 	return drv
 }
 
-// noCUDA is a search that finds none of CUDA's libraries, whatever is here.
+// noCUDA returns the result of a search that finds none of CUDA's libraries, even if this machine
+// has them.
 func noCUDA() cudart.Found {
 	return cudart.Find(cudart.Env{Getenv: func(string) string { return "" }, Root: "/nowhere",
 		Load: func(file string) (uintptr, error) {
@@ -40,7 +41,7 @@ func noCUDA() cudart.Found {
 		Symbol: func(uintptr, string) uintptr { return 0 }})
 }
 
-// lossesOf reads the losses of metrics.jsonl.
+// lossesOf returns the losses in metrics.jsonl of the output directory out.
 func lossesOf(t *testing.T, out string) []float64 {
 	t.Helper()
 	raw := testkit.Must(os.ReadFile(filepath.Join(out, settings.MetricsFile)))(t)
@@ -55,11 +56,11 @@ func lossesOf(t *testing.T, out string) []float64 {
 	return losses
 }
 
-// TestCUDAFollowsTheCPU trains the same scene on an emulated GPU and on the CPU.
-// In fp32 both add the same terms in another order: a loss differs by a few units
-// of 2^-24, of which the mean over the batch leaves less than one; 2^-19 leaves
-// room for what eight updates make of it. In bf16 every activation is rounded by
-// up to 2^-9, this way and that: the mean stays within one such rounding.
+// TestCUDAFollowsTheCPU: a run on an emulated GPU has the losses of the same run on the CPU, within
+// bounds. In fp32 both devices add the same terms in different orders. The loss of a token then
+// differs by a few units of 2^-24, and the mean over the batch by less than one. The bound 2^-19
+// leaves room for eight updates. In bf16 every activation is rounded by up to 2^-9 in either
+// direction, so the mean stays within one such rounding.
 func TestCUDAFollowsTheCPU(t *testing.T) {
 	testkit.NotShort(t)
 	cpu := newScene(t, "device: cpu\ncompute_dtype: fp32\nval_size: 2\neval_steps: 4\n")
@@ -155,8 +156,8 @@ model:
 	}
 }
 
-// TestCUDADepthsChangeNothing: another order of what streams do, and the least
-// depths, give the same bits.
+// TestCUDADepthsChangeNothing: neither the order in which the streams' work runs nor the smallest
+// depths change a bit of the result.
 func TestCUDADepthsChangeNothing(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {
@@ -180,7 +181,8 @@ func TestCUDADepthsChangeNothing(t *testing.T) {
 	}
 }
 
-// A model that was trained on the GPU is evaluated and continued there.
+// TestCUDAEvalAndGenerate: a trained model gives the same evaluation within bounds, and the same
+// continuation of a prompt, on a GPU as on the CPU.
 func TestCUDAEvalAndGenerate(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "device: cpu\nmax_steps: 2\n")
@@ -223,8 +225,8 @@ func TestCUDAEvalAndGenerate(t *testing.T) {
 	}
 }
 
-// TestDeviceChoice: auto takes a GPU that works and says why not otherwise; cuda
-// fails before any data is read.
+// TestDeviceChoice: device auto uses a GPU that works, and otherwise says why it does not. If the
+// GPU of device cuda does not work, the run ends before it reads any data.
 func TestDeviceChoice(t *testing.T) {
 	testkit.NotShort(t)
 	for name, tc := range map[string]struct {
@@ -278,7 +280,7 @@ func TestDeviceChoice(t *testing.T) {
 	}
 }
 
-// A plan for a GPU needs none where device_memory says how large it is.
+// TestPlanOnPaper: a plan for a GPU needs no GPU if device_memory gives the size of its memory.
 func TestPlanOnPaper(t *testing.T) {
 	var out bytes.Buffer
 	s := newScene(t, "device: cuda\ndevice_memory: 2GiB\n")
@@ -292,7 +294,8 @@ func TestPlanOnPaper(t *testing.T) {
 	checkError(t, err, true, "run.yaml", "device: cuda: ", "and with device_memory the plan can be made")
 }
 
-// The budget covers the context: the run takes exactly what the plan says.
+// TestCUDABudget: the memory budget includes the CUDA context, and a run allocates exactly as much
+// as its plan says.
 func TestCUDABudget(t *testing.T) {
 	testkit.NotShort(t)
 	drv := emulate(t, emu.Options{})
@@ -309,7 +312,8 @@ func TestCUDABudget(t *testing.T) {
 	}
 }
 
-// Host memory that the system does not pin is said once, and the run works.
+// TestCUDAStaging: if the system refuses to pin host memory, a run works through staging buffers
+// and says so once.
 func TestCUDAStaging(t *testing.T) {
 	testkit.NotShort(t)
 	drv := emulate(t, emu.Options{RefuseRegister: 801})
@@ -326,8 +330,8 @@ func TestCUDAStaging(t *testing.T) {
 	}
 }
 
-// TestCUDADamagedRecord: a record of matrix products that cannot be read is an error
-// before the first step, and not after the last.
+// TestCUDADamagedRecord: if the recorded choice of matrix-product kernels cannot be read, a run
+// ends with an error before its first step.
 func TestCUDADamagedRecord(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "device: cuda\nmax_steps: 2\n")
@@ -383,8 +387,9 @@ func TestCUDAEveryCallFails(t *testing.T) {
 		}
 		for _, i := range slices.Compact(some) {
 			drv, err := train(whole.in(t), emu.Options{Threads: 1, FailCall: i, Mode: emu.Random, Seed: uint64(i)})
-			// The order of a run's calls changes with the order in which its goroutines
-			// come to run, and so does the number of its calls for events.
+			// The order of a run's calls depends on how goroutines are scheduled, and so does the
+			// number of calls for events. The driver therefore says which function call i was in
+			// this run; "": there was no call i.
 			failed := drv.CallName(i)
 			if failed != "" && (err == nil || !strings.Contains(err.Error(), failed+": ") && !strings.HasPrefix(failed, "nvml")) {
 				t.Errorf("call %d (%s) failed: error %v", i, failed, err)

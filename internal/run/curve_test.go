@@ -12,8 +12,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestCurveOfARun: a run leaves its picture, one that is interrupted too, and one whose
-// picture cannot be written is done all the same.
+// TestCurveOfARun: a run saves a picture of its loss curve, also if it is interrupted. A run whose
+// picture cannot be written still succeeds.
 func TestCurveOfARun(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "max_steps: 4\nval_size: 2\neval_steps: 2\n")

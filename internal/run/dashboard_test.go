@@ -16,13 +16,13 @@ import (
 	"mt/internal/testkit"
 )
 
-// seen is a viewer's view of a run.
+// seen is what one viewer of a dashboard has received about a run.
 type seen struct {
 	steps int // lines
 	ended bool
 }
 
-// watching reads the events of a dashboard until the last.
+// watching reads the events of a dashboard until the last one and returns what a viewer sees.
 func watching(events io.ReadCloser) (s seen) {
 	defer events.Close()
 	in := bufio.NewScanner(events)
@@ -66,14 +66,16 @@ func TestDashboard(t *testing.T) {
 	if !strings.Contains(out, "dashboard: http://127.0.0.1:") || strings.Contains(out, "note:") && strings.Contains(out, "dashboard is gone") {
 		t.Errorf("what was said:\n%s", out)
 	}
-	// The page shows the last step, whose timeline is kept for it.
+	// A run with a dashboard also writes the timeline of its last step, which the page shows. The
+	// plain run has no such file.
 	if err := os.Remove(filepath.Join(s.out, settings.TimelineFile)); err != nil {
 		t.Error(err)
 	}
 	sameRun(t, s, plain)
 }
 
-// TestDashboardFails: a dashboard that cannot go on costs a note, and nothing else.
+// TestDashboardFails: if the dashboard's listener fails during a run, the run prints a note and
+// computes the same.
 func TestDashboardFails(t *testing.T) {
 	s := newScene(t, "dashboard: 0\n")
 	var j *save.Output
@@ -93,8 +95,8 @@ func TestDashboardFails(t *testing.T) {
 	}
 }
 
-// TestDashboardRefused: an address that cannot be had is an error of the config before
-// any data is read, and a plan takes no port.
+// TestDashboardRefused: if the dashboard cannot listen on its address, the run ends with an error
+// of the config before it reads any data. A plan does not listen.
 func TestDashboardRefused(t *testing.T) {
 	testkit.NotShort(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

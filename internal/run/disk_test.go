@@ -15,7 +15,7 @@ import (
 	"mt/plan"
 )
 
-// freeFS is a disk that says how many bytes it has free.
+// freeFS is a disk that reports free bytes as free.
 type freeFS struct {
 	lazyFS
 	free int64
@@ -23,7 +23,7 @@ type freeFS struct {
 
 func (f freeFS) Free(string) (int64, error) { return f.free, nil }
 
-// errPlanned ends a run once it is planned.
+// errPlanned stops a run as soon as its plan is made.
 var errPlanned = errors.New("planned")
 
 // planned returns what a scene would write to a disk with the given free bytes, the run's output, and its error:
@@ -47,9 +47,9 @@ func (s scene) planned(t *testing.T, free int64) (w plan.Writes, said string, er
 	return w, out.String(), err
 }
 
-// TestDiskIsLookedAt: a run that has no room for what it must write is refused
-// before its first step, with the ways out that work; one that may run out says
-// when.
+// TestDiskIsLookedAt: if the disk has no room for what a run must write, the run is refused before
+// its first step, and the error lists changes that help. If the disk may become full later, the run
+// says after which step.
 func TestDiskIsLookedAt(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	pattern := newScene(t, "save_steps: 4\nmax_steps: 16\n") // four saves
@@ -111,7 +111,7 @@ func TestDiskIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestDiskOfAResumedRun: what the run will remove counts as room.
+// TestDiskOfAResumedRun: the checkpoints that a resumed run will remove count as free space.
 func TestDiskOfAResumedRun(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_steps: 4\nmax_steps: 4\nsave_total_limit: 1\nlr_scheduler_type: constant\n")
@@ -121,7 +121,7 @@ func TestDiskOfAResumedRun(t *testing.T) {
 	if !errors.Is(err, errPlanned) {
 		t.Fatal(err)
 	}
-	// Two more saves, and the first of them takes the place of what is there.
+	// The run saves two more checkpoints. The first of them replaces the present one.
 	if _, _, err := s.planned(t, 2*w.Checkpoint+w.Model+(64<<10)); !errors.Is(err, errPlanned) {
 		t.Error(err)
 	}
@@ -165,8 +165,8 @@ func TestDryRunShowsDisk(t *testing.T) {
 	checkError(t, DryRun(s.config(t), settings.Options{Stdout: &out, Stderr: &out, Hooks: h}), true, "output_dir "+s.out+" has 1000 B free")
 }
 
-// countFS notes the most that is on disk, in sizes of a checkpoint and of a model: it
-// counts each time that another of them is begun.
+// countFS records the largest total size of checkpoints and models on disk at any time. It counts
+// when a further one of them is begun.
 type countFS struct {
 	lazyFS
 	out               string
@@ -195,7 +195,7 @@ func (f *countFS) Mkdir(path string) error {
 	return f.lazyFS.Mkdir(path)
 }
 
-// TestDiskIsEnough: no run has more on disk than its plan says.
+// TestDiskIsEnough: no run needs more disk space at any time than its plan says.
 func TestDiskIsEnough(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -209,7 +209,8 @@ func TestDiskIsEnough(t *testing.T) {
 			t.Fatal(err)
 		}
 		disk := &countFS{lazyFS: lazyFS{checkpoint.OS()}, out: s.out, checkpoint: w.Checkpoint, model: w.Model}
-		// Reports lag one step behind at most.
+		// Packing the batch of a step waits for the report of the step two before it. The count on
+		// disk therefore lags at most one step behind.
 		var reported [9]chan struct{}
 		for i := range reported {
 			reported[i] = make(chan struct{})

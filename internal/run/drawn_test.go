@@ -11,7 +11,8 @@ import (
 
 var drawSeed = flag.Uint64("draw-seed", 0, "the seed of what tests draw; 0: the usual one (MT_LONG=all: another in each run)")
 
-// draws returns the source of what a test draws by chance. A test that fails says how to draw the same again.
+// draws returns the random source of a test. If the test fails, its log says how to repeat it with
+// the same seed.
 func draws(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := *drawSeed
@@ -26,7 +27,8 @@ func draws(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// sample returns the numbers from 1 to n where long tests are asked for, else few of them, drawn and in order.
+// sample returns all numbers from 1 to n in long tests, and otherwise few of them, randomly drawn
+// and sorted.
 func sample(t *testing.T, n, few int) []int {
 	t.Helper()
 	drawn := draws(t).Perm(n)[:testkit.Count(t, n, few)]
@@ -37,9 +39,9 @@ func sample(t *testing.T, n, few int) []int {
 	return drawn
 }
 
-// stops returns the steps after which to stop a run that makes the steps between first and last, one for each time
-// that it is started: where long tests are asked for after whatever step it makes first, up to its end, else few
-// times after a drawn one.
+// stops returns, for a run over the steps first to last, the steps after which a test interrupts
+// it, one per start. In long tests it is interrupted as often as possible until its end. Otherwise
+// it is interrupted few times, after randomly drawn steps.
 func stops(t *testing.T, first, last, few int) []int {
 	t.Helper()
 	n := max(1, last-first-2) // a run may make one step more before it stops

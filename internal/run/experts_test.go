@@ -12,8 +12,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestExpertsStream: experts that are copied one by one, ahead or on demand, with
-// the fewest buffers or many, leave the bits of those that are bound in place.
+// TestExpertsStream: experts whose weights are copied to the device one by one give the same bits
+// as experts whose weights are used in place. This holds for copies ahead or on demand, and for few
+// buffers or many.
 func TestExpertsStream(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -80,7 +81,9 @@ func TestExpertTrafficIsShown(t *testing.T) {
 	}
 }
 
-// checkFetched trains s and compares the bytes of a full step with the plan's.
+// checkFetched trains s and compares the bytes of expert weights that a step copies with the plan.
+// fetched says when the plan copies experts: in place (never), on demand or ahead. all is the number
+// of bytes that a step copies if it copies every expert.
 func checkFetched(t *testing.T, s scene, fetched string, all int64) {
 	t.Helper()
 	s.mustTrain(t)

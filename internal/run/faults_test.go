@@ -17,8 +17,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// fullFS is a disk that becomes full. It counts the writes to paths that contain match; later writes than the count
-// after fail. From then on Free returns free, except in its first `honest` calls.
+// fullFS is a disk that becomes full. It counts the writes to paths that contain match, and all
+// writes after the first after ones fail. From then on Free returns free, except in its first
+// `honest` calls.
 type fullFS struct {
 	match  string
 	after  int
@@ -47,7 +48,7 @@ type fullFile struct {
 	path string
 }
 
-// WriteAt writes half of what does not fit any more, as a full disk does.
+// WriteAt writes half of the bytes and then fails once the disk is full, as a real disk does.
 func (f fullFile) WriteAt(p []byte, off int64) (int, error) {
 	if !strings.Contains(f.path, f.fs.match) {
 		return f.File.WriteAt(p, off)
@@ -104,7 +105,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fullWriter fails from the byte numbered limit on.
+// fullWriter is a writer that fails from the byte numbered limit on.
 type fullWriter struct {
 	w     io.Writer
 	limit int
@@ -118,8 +119,8 @@ func (f *fullWriter) Write(p []byte) (int, error) {
 	return n, &os.PathError{Op: "write", Path: "metrics", Err: syscall.ENOSPC}
 }
 
-// TestMetricsCannotBeWritten: the run ends, and no checkpoint is ahead of the
-// metrics, so that nothing is missing when it goes on.
+// TestMetricsCannotBeWritten: if metrics.jsonl cannot be written, the run ends. No checkpoint is
+// newer than the last metrics line, so a resumed run leaves no gap in the metrics.
 func TestMetricsCannotBeWritten(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -137,8 +138,8 @@ func TestMetricsCannotBeWritten(t *testing.T) {
 	}
 }
 
-// quiet waits until all other goroutines of ours wait: nothing more happens until
-// the caller goes on.
+// quiet waits until all other goroutines of this module are blocked. Nothing happens then until the
+// caller continues.
 func quiet() {
 	waits := func(stack string) bool {
 		_, state, _ := strings.Cut(stack, "[")
@@ -150,9 +151,9 @@ func quiet() {
 	}
 }
 
-// TestNoCheckpointAheadOfTheMetrics: a checkpoint is not there before the line
-// of its step, so a run killed in between would not lose the line. The run is held
-// before the line until it can do nothing else.
+// TestNoCheckpointAheadOfTheMetrics: a checkpoint appears only after the metrics line of its step
+// is written, so a kill in between loses no line. The test holds the run before it writes the line,
+// until no goroutine can continue, and finds no checkpoint.
 func TestNoCheckpointAheadOfTheMetrics(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "save_steps: 1\n")
@@ -173,7 +174,7 @@ func TestNoCheckpointAheadOfTheMetrics(t *testing.T) {
 	}
 }
 
-// damage spoils a file of a checkpoint.
+// damage has functions that damage a checkpoint in the directory dir, by the kind of damage.
 var damage = map[string]func(dir string) error{
 	"truncated weights":  func(d string) error { return os.Truncate(filepath.Join(d, "model.safetensors"), 3000) },
 	"empty manifest":     func(d string) error { return os.Truncate(filepath.Join(d, "manifest.json"), 0) },
@@ -195,8 +196,8 @@ func flip(name string, at int64) error {
 	return os.WriteFile(name, raw, 0o644)
 }
 
-// TestDamagedCheckpoints: those that are damaged are skipped, with a word on
-// why; where none is left the run does not silently begin again.
+// TestDamagedCheckpoints: a run skips damaged checkpoints and says why. If no checkpoint is left,
+// it ends with an error and does not silently begin anew.
 func TestDamagedCheckpoints(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -233,8 +234,8 @@ func TestDamagedCheckpoints(t *testing.T) {
 	}
 }
 
-// TestUnfinishedSaveIsNoCheckpoint: what a killed first save leaves does not
-// keep the run from its start.
+// TestUnfinishedSaveIsNoCheckpoint: the temporary files of a killed first save do not prevent the
+// run from starting.
 func TestUnfinishedSaveIsNoCheckpoint(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "")
@@ -256,7 +257,8 @@ func TestUnfinishedSaveIsNoCheckpoint(t *testing.T) {
 	}
 }
 
-// TestKilledAfterTheLastSave: a run that has no step left tidies up all the same.
+// TestKilledAfterTheLastSave: a run that was killed after its last save removes old checkpoints
+// when it is started again, although no step is left.
 func TestKilledAfterTheLastSave(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -275,8 +277,8 @@ func TestKilledAfterTheLastSave(t *testing.T) {
 	}
 }
 
-// TestResumeWithAnother: what a run cannot go on with is refused, by the key that
-// differs and with the way out.
+// TestResumeWithAnother: a run with another model, other data or other keys than its checkpoint is
+// refused. The error names the key that differs and a way out.
 func TestResumeWithAnother(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -300,7 +302,7 @@ func TestResumeWithAnother(t *testing.T) {
 			checkError(t, err, true, "resume_from_checkpoint: false", "output_dir")
 		}
 	}
-	// The same rows elsewhere are the same rows.
+	// The same rows in a file of another name are the same data.
 	raw, err := os.ReadFile(s.rows)
 	testkit.NoError(t, err)
 	moved := filepath.Join(s.root, "moved", "rows.jsonl")
@@ -308,7 +310,7 @@ func TestResumeWithAnother(t *testing.T) {
 	if out, err := s.with("dataset: "+moved+"\n").train(t, t.Context(), settings.Hooks{}); err != nil || !strings.Contains(out, "training is done") {
 		t.Errorf("with the data moved: %v\n%s", err, out)
 	}
-	// The same file with other rows in it.
+	// The same file with other rows is other data.
 	if raw, err = os.ReadFile(others); err != nil {
 		t.Fatal(err)
 	}
@@ -317,8 +319,8 @@ func TestResumeWithAnother(t *testing.T) {
 	checkError(t, err, true, "run.yaml", "another dataset", "reset_data: true", "resume_from_checkpoint: false")
 }
 
-// TestResumeWithAnotherTokenizer: the same text in other ids is other data, and
-// reset_data does not make the weights know them.
+// TestResumeWithAnotherTokenizer: the same text with another tokenizer is other data, because its
+// token ids differ. reset_data does not permit it, because the weights do not fit the new ids.
 func TestResumeWithAnotherTokenizer(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

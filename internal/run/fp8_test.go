@@ -14,11 +14,11 @@ import (
 	"mt/internal/testkit"
 )
 
-// fp8Recording has the data and the recipe of the models in testdata/fp8, which
-// checkpoint/testdata/fp8.py made of its model.
+// fp8Recording is the recording whose data and recipe train the models in testdata/fp8.
+// checkpoint/testdata/fp8.py made these models by quantizing its model.
 const fp8Recording = "testdata/recordings/qwen3moe-balanced"
 
-// trainFrom trains the model in dir on the recording's data, and returns what is said.
+// trainFrom trains the model in dir on the data of fp8Recording, and returns the run's output.
 func trainFrom(t *testing.T, dir, out, compute, save string) string {
 	t.Helper()
 	c := fixtureConfig(t, fp8Recording, out, "compute_dtype: "+compute+"\nsave_strategy: 'no'\n")
@@ -30,7 +30,8 @@ func trainFrom(t *testing.T, dir, out, compute, save string) string {
 	return said.String()
 }
 
-// twins trains a quantized model and its twin, and compares their losses bit for bit.
+// twins trains a quantized model and its twin, an fp32 model with the same dequantized weights. It
+// fails unless their losses are equal to the bit, and returns the output of the first run.
 func twins(t *testing.T, quantized, twin, saved, fp32, compute string) string {
 	t.Helper()
 	said := trainFrom(t, quantized, saved, compute, "as_read")
@@ -42,7 +43,8 @@ func twins(t *testing.T, quantized, twin, saved, fp32, compute string) string {
 	return said
 }
 
-// TestFP8Twin: a model in fp8, whose blocks are cut off at the edges, trains as its twin in fp32 does, bit for bit.
+// TestFP8Twin: a model with fp8 weights in blocks trains to the same bits as an fp32 model with the
+// same values. The blocks at the edges of its matrices are cut off.
 func TestFP8Twin(t *testing.T) {
 	testkit.NotShort(t)
 	const dir = "testdata/fp8/edge"
@@ -79,8 +81,9 @@ func TestFP8Twin(t *testing.T) {
 	}
 }
 
-// TestFP8IsTransformers: what Transformers' code quantizes trains as its twin does. What mt saves as it was read equals what
-// Transformers' code makes of the trained weights, and Transformers loads it.
+// TestFP8IsTransformers: a model that Transformers' code has quantized trains as its fp32 twin
+// does. With save_dtype: as_read, mt saves the same bytes as Transformers' code makes of the
+// trained weights, and Transformers loads them.
 func TestFP8IsTransformers(t *testing.T) {
 	testkit.NotShort(t)
 	python := testkit.NeedPython(t, "torch", "transformers", "safetensors")

@@ -13,8 +13,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestGeneratingKeepsNoLowerHalves: of weights that stream in bf16 a text needs the upper halves, two bytes a parameter, and the lower
-// ones where new tokens begin at the mean of others.
+// TestGeneratingKeepsNoLowerHalves: generating a text with bf16 weights keeps only the high halves
+// of fp32 weights, two bytes per parameter. It also keeps lower halves if rows of added tokens
+// begin at the mean of other rows, because the mean needs fp32.
 func TestGeneratingKeepsNoLowerHalves(t *testing.T) {
 	withTokens, base := tokenScene(t, "")
 	for want, scene := range map[bool]scene{false: newScene(t, "model: "+base+"\n"), true: withTokens} {
@@ -33,7 +34,8 @@ func TestGeneratingKeepsNoLowerHalves(t *testing.T) {
 	}
 }
 
-// TestNotesBeforeText: what a model's generation_config.json asks for and does not get is said before the weights are read.
+// TestNotesBeforeText: a note names each setting of a model's generation_config.json that mt does
+// not support. The note comes before the weights are read.
 func TestNotesBeforeText(t *testing.T) {
 	_, base := tokenScene(t, "")
 	write(t, filepath.Join(base, "generation_config.json"), `{"no_repeat_ngram_size": 3}`)

@@ -36,8 +36,8 @@ model:
   initializer_range: 0.1
 `
 
-// writeRows makes a JSONL file of n rows of random ids below vocab, of random
-// lengths up to most.
+// writeRows writes a JSONL file of n rows of random token ids below vocab, with random lengths up
+// to most. It returns the file's path.
 func writeRows(t *testing.T, dir string, n, most, vocab int) string {
 	t.Helper()
 	r := rand.New(rand.NewPCG(7, uint64(n)))
@@ -64,14 +64,15 @@ func write(t *testing.T, name, content string) {
 	testkit.NoError(t, err)
 }
 
-// scene is a configuration and where it runs.
+// scene is a training run of a test: its configuration (yaml), its data (rows) and its output
+// directory (out), in the folder root.
 type scene struct {
 	root, out, rows string
 	yaml            string
 }
 
-// newScene is a run of 8 steps over three epochs of 11 rows, 4 rows a step: the
-// last step of an epoch has 3.
+// newScene returns a run of 8 steps of 4 rows each over 11 rows, which makes about three epochs.
+// The last step of an epoch has 3 rows.
 func newScene(t *testing.T, extra string) scene {
 	t.Helper()
 	root := t.TempDir()
@@ -93,20 +94,20 @@ threads: 2
 	return s
 }
 
-// in is the same scene with another output directory.
+// in returns the scene with another output directory.
 func (s scene) in(t *testing.T) scene {
 	t.Helper()
 	s.out = filepath.Join(t.TempDir(), "out")
 	return s
 }
 
-// with is the same scene with more, or other, keys.
+// with returns the scene with the top-level keys of extra added or replaced.
 func (s scene) with(extra string) scene {
 	s.yaml = override(s.yaml, extra)
 	return s
 }
 
-// override adds top-level keys and replaces keys of the same name.
+// override returns yaml with the top-level keys of extra, which replace keys of the same name.
 func override(yaml, extra string) string {
 	named := map[string]bool{}
 	for line := range strings.Lines(extra) {
@@ -155,7 +156,7 @@ func (s scene) mustTrain(t *testing.T) string {
 	return out
 }
 
-// lazyFS does not wait for the disk.
+// lazyFS is a file system that does not wait until data is on the disk, which makes tests faster.
 type lazyFS struct{ checkpoint.FS }
 
 func (lazyFS) SyncDir(string) error { return nil }
@@ -228,14 +229,15 @@ func (s scene) left(t *testing.T) map[string]string {
 	return out
 }
 
-// sameRun compares every bit that two finished runs left behind.
+// sameRun fails unless two finished runs have left the same bits: metrics without times and
+// traffic, model and last checkpoint.
 func sameRun(t *testing.T, got, want scene) {
 	t.Helper()
 	same(t, got, want, slices.Concat(timedKeys, trafficKeys))
 }
 
-// sameTraffic is sameRun of runs with the same depths and binding: they fetched
-// the same experts in every step.
+// sameTraffic is sameRun for runs with the same depths and binding. It also compares the numbers of
+// experts that each step has copied.
 func sameTraffic(t *testing.T, got, want scene) {
 	t.Helper()
 	same(t, got, want, timedKeys)
@@ -258,15 +260,15 @@ func same(t *testing.T, got, want scene, without []string) {
 	}
 }
 
-// copyTree copies a directory, leaving out what keep refuses.
+// copyTree copies the directory from to the directory to.
 func copyTree(t *testing.T, from, to string) {
 	t.Helper()
 	testkit.NoError(t, os.CopyFS(to, os.DirFS(from)))
 }
 
-// checkClean fails when memory of the runs so far is left, and waits for their
-// goroutines. A goroutine that never ends is ended by the time limit of go test, which
-// prints it.
+// checkClean fails if the runs so far have left host memory allocated, and waits for their
+// goroutines. If a goroutine never ends, the time limit of go test ends the test and prints its
+// stack.
 func checkClean(t *testing.T) {
 	t.Helper()
 	if u := host.Usage(); u.Total != 0 {
@@ -277,7 +279,7 @@ func checkClean(t *testing.T) {
 	}
 }
 
-// ours are the stacks of other goroutines that run our code.
+// ours returns the stacks of all other goroutines that run code of this module.
 func ours() []string {
 	code := "\n" + strings.TrimSuffix(reflect.TypeFor[scene]().PkgPath(), "internal/run")
 	buf := make([]byte, 1<<20)
@@ -291,7 +293,8 @@ func ours() []string {
 	return out
 }
 
-// checkError compares an error with what it must say.
+// checkError fails unless err contains every text in want, and is a usage error (exit code 2)
+// exactly if usage is true.
 func checkError(t *testing.T, err error, usage bool, want ...string) {
 	t.Helper()
 	if err == nil {

@@ -13,8 +13,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// pipeAt puts a pipe that nobody writes to in a file's place in the model
-// directory.
+// pipeAt returns a function that replaces the file name of the model directory m by a named pipe
+// without a writer. Reading it would block.
 func pipeAt(name string) func(t *testing.T, s, m string) {
 	return func(t *testing.T, _, m string) {
 		_ = os.Remove(filepath.Join(m, name)) // it may not be there
@@ -22,8 +22,8 @@ func pipeAt(name string) func(t *testing.T, s, m string) {
 	}
 }
 
-// linkAt puts a link in a file's place in the model directory, leading to the path to,
-// in which ROOT stands for the folder of the scene.
+// linkAt returns a function that replaces the file name of the model directory by a symbolic link
+// to the path to. In to, ROOT stands for the folder of the scene.
 func linkAt(name, to string) func(t *testing.T, s, m string) {
 	return func(t *testing.T, s, m string) {
 		write(t, filepath.Join(s, "secret"), "secret")
@@ -32,7 +32,8 @@ func linkAt(name, to string) func(t *testing.T, s, m string) {
 	}
 }
 
-// foreign puts files into the folder mine, which is to be the output directory.
+// foreign returns a function that puts files into the folder mine, the run's output directory. They
+// belong to no run.
 func foreign(files ...string) func(t *testing.T, s, m string) {
 	return func(t *testing.T, s, _ string) {
 		for _, name := range files {
@@ -41,7 +42,8 @@ func foreign(files ...string) func(t *testing.T, s, m string) {
 	}
 }
 
-// withText does what spoil does, beside a text, which needs a tokenizer.
+// withText returns a function that applies spoil and also writes a text data set, which makes the
+// run read the tokenizer.
 func withText(spoil func(t *testing.T, s, m string)) func(t *testing.T, s, m string) {
 	return func(t *testing.T, s, m string) {
 		write(t, filepath.Join(s, "text.txt"), "words")
@@ -49,8 +51,8 @@ func withText(spoil func(t *testing.T, s, m string)) func(t *testing.T, s, m str
 	}
 }
 
-// hostileInputs are model directories made to do harm, and directories that belong
-// to somebody else.
+// hostileInputs are model directories made to do harm, and output directories that belong to
+// somebody else.
 var hostileInputs = map[string]badInput{
 	"config.json a device":    {spoil: linkAt("config.json", "/dev/zero"), says: []string{"model/config.json: it is a device, not a file"}},
 	"config.json a pipe":      {spoil: pipeAt("config.json"), says: []string{"model/config.json: it is a pipe, not a file"}},
@@ -95,8 +97,8 @@ func move(t *testing.T, from, to string) {
 	testkit.NoError(t, os.Rename(from, to))
 }
 
-// TestForeignFilesStay: a directory with other things in it is trained into, and
-// they stay; one with a model in it with overwrite_output_dir alone.
+// TestForeignFilesStay: a run trains into a directory with unrelated files and keeps them. If the
+// directory holds a model, the run needs overwrite_output_dir.
 func TestForeignFilesStay(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -126,8 +128,8 @@ func TestForeignFilesStay(t *testing.T) {
 	model.with("overwrite_output_dir: true\n").mustTrain(t)
 }
 
-// TestRunsAreRecognised: what marks a run's directory, in every state that a run,
-// also one of an older version, can leave.
+// TestRunsAreRecognised: mt recognises a directory as a run's output in every state in which a run
+// can leave it, also a run of an older version.
 func TestRunsAreRecognised(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "save_steps: 4\n")

@@ -18,8 +18,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestInPlaceSameBits: an integrated GPU that uses weights, gradients and batches in place computes the same bits as one to which
-// they are copied, whatever runs late.
+// TestInPlaceSameBits: an integrated GPU can use weights, gradients and batches in place in host
+// memory. It then computes the same bits as one that copies them, even if any stream runs late.
 func TestInPlaceSameBits(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {
@@ -46,8 +46,9 @@ func TestInPlaceSameBits(t *testing.T) {
 	}
 }
 
-// TestInPlaceNotPinned: where the system does not pin what a GPU would use in place, a run that leaves the binding to mt begins
-// again with weights copied, and one that asks for it ends. An evaluation does the same.
+// TestInPlaceNotPinned: the system may refuse to pin the host memory that a GPU would use in place.
+// A run that leaves binding to mt then starts anew with copied weights. A run that asks for use in
+// place ends with an error. Evaluations do the same.
 func TestInPlaceNotPinned(t *testing.T) {
 	symbols := func() settings.Hooks {
 		return settings.Hooks{Symbols: emulate(t, emu.Options{Integrated: true, RegisterLimit: 3000}), ReadRates: func() (own, host float64) { return 1, 1 }}
@@ -74,7 +75,8 @@ func TestInPlaceNotPinned(t *testing.T) {
 	}
 }
 
-// TestInPlaceFromDisks: weights that are read from disks are used in place in the buffers that they are read to.
+// TestInPlaceFromDisks: weights that are read from disks are used in place, in the host buffers
+// into which they were read.
 func TestInPlaceFromDisks(t *testing.T) {
 	testkit.LongOnly(t)
 	if testkit.Race {

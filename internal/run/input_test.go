@@ -17,7 +17,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// badInput is a mistake and what mt says about it.
+// badInput is a mistake in a run's input and the error that mt must report for it.
 type badInput struct {
 	extra string                          // keys
 	spoil func(t *testing.T, s, m string) // s: the scene's folder, m: the model directory in it
@@ -25,7 +25,7 @@ type badInput struct {
 	says  []string
 }
 
-// withModel is a scene that trains from a model directory, root/model.
+// withModel returns a run that trains from a model directory, root/model.
 func withModel(t *testing.T) scene {
 	t.Helper()
 	made := newScene(t, "max_steps: 1\nsave_dtype: fp32\n")
@@ -38,14 +38,14 @@ func withModel(t *testing.T) scene {
 	return s.with("model:\nmodel_name_or_path: " + filepath.Join(s.root, "model") + "\n").without("model")
 }
 
-// without is the scene less a top-level key.
+// without returns the scene without a top-level key.
 func (s scene) without(key string) scene {
 	s.yaml = override(s.yaml, key+":\n")
 	s.yaml = strings.TrimSuffix(s.yaml, key+":\n")
 	return s
 }
 
-// header changes the header of a safetensors file; its data stays.
+// header rewrites the JSON header of a safetensors file by change. The file's data stays.
 func header(t *testing.T, name string, change func(tensors map[string]any)) {
 	t.Helper()
 	raw := testkit.Must(os.ReadFile(name))(t)
@@ -61,7 +61,8 @@ func header(t *testing.T, name string, change func(tensors map[string]any)) {
 	write(t, name, string(append(append(out, text...), raw[8+n:]...)))
 }
 
-// tensorField sets a field of the tensor with the given name.
+// tensorField returns a function that sets a field of the tensor with the given name in the header
+// of model.safetensors.
 func tensorField(name, field string, value any) func(t *testing.T, s, m string) {
 	return func(t *testing.T, _, m string) {
 		header(t, filepath.Join(m, "model.safetensors"), func(h map[string]any) { h[name].(map[string]any)[field] = value })
@@ -79,7 +80,7 @@ func modelConfig(change func(c map[string]any)) func(t *testing.T, s, m string) 
 	}
 }
 
-// rows replaces the data by lines, as root/bad.jsonl.
+// rows returns a function that writes the given lines as the data set root/bad.jsonl.
 func rows(lines string) func(t *testing.T, s, m string) {
 	return func(t *testing.T, s, _ string) { write(t, filepath.Join(s, "bad.jsonl"), lines) }
 }
@@ -168,7 +169,7 @@ func remove(t *testing.T, name string) {
 	testkit.NoError(t, os.Remove(name))
 }
 
-// rename calls a tensor by another name.
+// rename returns a function that renames a tensor in a safetensors header.
 func rename(name string) func(h map[string]any) {
 	return func(h map[string]any) {
 		h["x."+name] = h[name]
@@ -176,8 +177,8 @@ func rename(name string) func(h map[string]any) {
 	}
 }
 
-// TestBadInput: every mistake is an error that says where it is and the way
-// out, before any memory is taken or anything is written.
+// TestBadInput: every mistake gives an error that says where it is and how to correct it. The run
+// has then neither allocated memory nor written anything.
 func TestBadInput(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -214,7 +215,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// moved is a copy of the scene in a folder of its own.
+// moved returns a copy of the scene, with its files, in a folder of its own.
 func (s scene) moved(t *testing.T) scene {
 	t.Helper()
 	root := t.TempDir()
@@ -224,8 +225,8 @@ func (s scene) moved(t *testing.T) scene {
 	return s
 }
 
-// TestBadConfig: what cannot be right is refused where the file is read, all of
-// it at once, with line and column.
+// TestBadConfig: reading a config file reports all impossible keys and values at once, each with
+// line and column.
 func TestBadConfig(t *testing.T) {
 	for text, says := range map[string][]string{
 		"sed: 1\n":                               {"run.yaml:1:1: ", `"sed"`, `did you mean "seed"?`},
@@ -253,8 +254,8 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// TestBadModelsElsewhere: evaluation and generation refuse a broken model in
-// the same words.
+// TestBadModelsElsewhere: evaluation and generation reject a broken model with the same errors as
+// training.
 func TestBadModelsElsewhere(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

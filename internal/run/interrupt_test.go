@@ -16,7 +16,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// cancelFS interrupts a run when a file whose path matches is first made.
+// cancelFS is a disk that interrupts the run when it first creates a file whose path contains
+// match.
 type cancelFS struct {
 	lazyFS
 	match  string
@@ -30,8 +31,8 @@ func (f cancelFS) Create(path string) (checkpoint.File, error) {
 	return f.lazyFS.Create(path)
 }
 
-// stopsAt are hooks that stop a run when it first makes a file of that name. A save
-// goes on beside the steps: the batches of the last ones wait for it.
+// stopsAt returns hooks that interrupt a run when it first creates a file of that name. A save runs
+// beside the following steps, so the hooks also hold later batches until the interruption.
 func stopsAt(name string, cancel func()) settings.Hooks {
 	stopped := make(chan struct{})
 	var once sync.Once
@@ -43,8 +44,8 @@ func stopsAt(name string, cancel func()) settings.Hooks {
 	}}
 }
 
-// TestInterrupted: whatever a run is doing when it is asked to stop, it ends
-// soon with ErrInterrupted, and the same command goes on to the same end.
+// TestInterrupted: a run that is interrupted during any activity ends soon with ErrInterrupted. The
+// same command then continues to the same final bits.
 func TestInterrupted(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -93,9 +94,9 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestGivenUpSteps: a run without patience that is asked to stop aborts its step if no part of the step has reached
-// the weights. It says so and saves the state before the step. In all cases the same command continues to the same
-// end. Without long tests three steps are drawn.
+// TestGivenUpSteps: a run that must stop without patience aborts its step, unless part of the step
+// has already reached the weights. It says so and saves the state before the step. In all cases the
+// same command continues to the same end. Without long tests three steps are drawn.
 func TestGivenUpSteps(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -121,9 +122,9 @@ func TestGivenUpSteps(t *testing.T) {
 	}
 }
 
-// TestInterruptedEvaluations: a run that is stopped in every evaluation it makes,
-// none of whose steps is one to be saved, is saved as it stands and evaluates after
-// it was resumed: in the end nothing is missing and nothing there twice.
+// TestInterruptedEvaluations: a run that is interrupted in each evaluation saves its state,
+// although no step is due for a save. After each resume it makes the evaluation. At the end no
+// evaluation is missing or duplicate.
 func TestInterruptedEvaluations(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -167,7 +168,8 @@ func TestInterruptedEvaluations(t *testing.T) {
 	sameRun(t, got, want)
 }
 
-// at calls cancel when a batch is packed.
+// at returns a hook that calls cancel when the batch of the given step is packed, of an evaluation
+// if eval is true.
 func at(step int, eval bool, cancel func()) func(int, bool) {
 	return func(s int, e bool) {
 		if s == step && e == eval {
@@ -176,8 +178,9 @@ func at(step int, eval bool, cancel func()) func(int, bool) {
 	}
 }
 
-// TestHiddenStatesMayMove: a run that began with hidden states on the device goes on with them on the host, in its steps and
-// evaluations, and ends as one that kept them on the device.
+// TestHiddenStatesMayMove: a run that began with hidden states on the device can resume with hidden
+// states on the host, in training and evaluation. It has the same bits as a run with hidden states
+// on the device throughout.
 func TestHiddenStatesMayMove(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

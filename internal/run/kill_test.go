@@ -22,8 +22,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// childConfig is the variable that makes this test binary train a config file
-// instead of testing, so that it can be killed.
+// childConfig is the environment variable that makes this test binary train a config file instead
+// of testing. The test can then kill it.
 const childConfig = "MT_TEST_TRAIN_CONFIG"
 
 func TestMain(m *testing.M) {
@@ -38,11 +38,12 @@ func TestMain(m *testing.M) {
 	os.Exit(testkit.InMemory(m))
 }
 
-// childMoment is the variable that names a moment, as "saving 2": the second time that
-// the child comes to it, it says so on its descriptor 3 and waits to be killed.
+// childMoment is the environment variable that names the moment to kill a child, such as "saving
+// 2". When the child reaches this moment the second time, it writes to its descriptor 3 and waits
+// to be killed.
 const childMoment = "MT_TEST_TRAIN_MOMENT"
 
-// trainChild is `mt train FILE`, as far as a killer is concerned.
+// trainChild does in the child process what `mt train FILE` does, and returns the exit code.
 func trainChild(file string) int {
 	c, err := config.Load(file, config.Args{})
 	if err == nil {
@@ -55,12 +56,12 @@ func trainChild(file string) int {
 	return 0
 }
 
-// moments are when a child can be killed: as a batch is packed, a file of a checkpoint
-// is made or the line of a step is written, and before and after a checkpoint gets its
-// name.
+// moments are the points at which a child can be killed. They are: when it packs a batch, creates a
+// file of a checkpoint, or writes the metrics line of a step, and before and after it renames a
+// finished checkpoint.
 var moments = []string{"packing", "saving", "logging", "naming", "named"}
 
-// momentHooks are the hooks by which a child stops at a moment; no moment needs none.
+// momentHooks returns the hooks that stop a child at a moment; for "" they never do.
 func momentHooks(moment string) settings.Hooks {
 	disk := lazyFS{checkpoint.OS()} // what is written survives a kill, though it be on no disk yet
 	if moment == "" {
@@ -81,7 +82,7 @@ func momentHooks(moment string) settings.Hooks {
 	return settings.Hooks{Packing: func(int, bool) { come("packing") }, Logging: func(int) { come("logging") }, FS: momentFS{disk, come}}
 }
 
-// momentFS is a disk that tells when a save comes to one of the moments.
+// momentFS is a disk that calls come when a save reaches one of the moments.
 type momentFS struct {
 	checkpoint.FS
 	come func(to string)
@@ -113,8 +114,8 @@ type child struct {
 	at  *os.File // says that the child has come to its moment
 }
 
-// start trains the scene in a process that waits to be killed when it comes to moment,
-// or without a moment to the end.
+// start trains the scene in a child process, which waits at moment to be killed. If moment is "",
+// it trains to the end.
 func (s scene) start(t *testing.T, moment string) *child {
 	t.Helper()
 	file := filepath.Join(s.root, "run.yaml")
@@ -131,8 +132,8 @@ func (s scene) start(t *testing.T, moment string) *child {
 	return c
 }
 
-// killed kills the child (−9) at its moment and says whether it came to it. A child
-// that did not must have ended without an error.
+// killed kills the child with SIGKILL when it reaches its moment, and reports whether it reached
+// it. A child that did not must have ended without an error.
 func (c *child) killed(t *testing.T) bool {
 	t.Helper()
 	said, err := io.ReadAll(io.LimitReader(c.at, int64(len("here\n")))) // reads to the end where the child says nothing
@@ -156,8 +157,8 @@ func (c *child) killed(t *testing.T) bool {
 	return false
 }
 
-// TestKilled: a run that is killed (−9) again and again, at moments of every kind, and
-// started again by the same command, ends bit for bit as one left alone.
+// TestKilled: a run is repeatedly killed with SIGKILL at any of the moments, and restarted by the
+// same command. It ends with the same bits as an undisturbed run.
 func TestKilled(t *testing.T) {
 	rounds := testkit.Count(t, 3, 1)
 	steps := 8 * rounds // each round goes on by fewer
@@ -202,7 +203,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// newest names the checkpoints there are, for the log.
+// newest returns the number of checkpoints in the output directory as text for the log.
 func (s scene) newest() string {
 	found, _ := filepath.Glob(filepath.Join(s.out, "checkpoint-*"))
 	return fmt.Sprintf("%d checkpoints", len(found))

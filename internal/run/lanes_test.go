@@ -11,12 +11,12 @@ import (
 	"mt/internal/testkit"
 )
 
-// ordered are keys of runs that may have any number of devices.
+// ordered are keys for runs whose results must not depend on the number of devices.
 const ordered = "micro_batch_order: lanes\npipeline: {micro_batch_tokens: 12}\nsave_steps: 2\nval_size: 2\neval_steps: 3\nneftune_noise_alpha: 3\n"
 
-// TestDevicesGiveTheSameBits: a run on two or three devices is, in losses, weights and checkpoints,
-// that on one device which takes the micro-batches in the same order; and it may go on, step for
-// step, with another number of devices.
+// TestDevicesGiveTheSameBits: a run on two or three devices has the same losses, weights and
+// checkpoints as a run on one. Both take the micro-batches in the same order. A run can resume with
+// another number of devices.
 func TestDevicesGiveTheSameBits(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -49,8 +49,9 @@ func TestDevicesGiveTheSameBits(t *testing.T) {
 	}
 }
 
-// TestDevicesThatDiffer: layers are divided by the devices' rates, and the bits equal a single device's. A run keeps
-// its table of layers whatever the rates become, unless the number of devices changes.
+// TestDevicesThatDiffer: devices of different speeds get layers in proportion to their rates, and
+// the bits equal a single device's. A resumed run keeps its assignment of layers when the rates
+// change, unless the number of devices changes.
 func TestDevicesThatDiffer(t *testing.T) {
 	testkit.NotShort(t)
 	want := newScene(t, ordered)
@@ -76,7 +77,8 @@ func TestDevicesThatDiffer(t *testing.T) {
 	sameRun(t, got, want)
 }
 
-// TestDevicesThatCannotBe: what several devices cannot do is said before any work.
+// TestDevicesThatCannotBe: combinations of keys that several devices do not support give an error
+// before any work.
 func TestDevicesThatCannotBe(t *testing.T) {
 	began := newScene(t, "save_steps: 4\n")
 	began.mustTrain(t)
@@ -106,8 +108,8 @@ func TestDevicesThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestGPUsGiveTheSameBits: two of three emulated GPUs give the bits of one, and auto takes all
-// three.
+// TestGPUsGiveTheSameBits: two of three emulated GPUs give the same bits as one, and device auto
+// uses all three.
 func TestGPUsGiveTheSameBits(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {

@@ -20,14 +20,16 @@ import (
 	"mt/internal/testkit"
 )
 
-// linkable is the scene onDisks with one directory of states, beside out, so that checkpoints link them.
+// linkable returns the scene with optimizer state on disk, in one directory beside the output
+// directory. Checkpoints can then be hard links to its files.
 func (s scene) linkable(t *testing.T) scene {
 	t.Helper()
 	return s.onDisks(t).with(fmt.Sprintf("state_dir: %s/states\n", filepath.Dir(s.out)))
 }
 
-// stateTensors returns the tensors of all optimizer files of a checkpoint, without padding, by name: type, shape and
-// content. linked is the number of files with padding.
+// stateTensors returns the type, shape and content of each tensor in all optimizer files of a
+// checkpoint, by name. It ignores padding. linked is the number of files with padding, which are
+// those that are hard links to state files.
 func stateTensors(t *testing.T, dir string) (tensors map[string]string, linked int) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "optimizer", "*"))
@@ -61,7 +63,8 @@ func stateTensors(t *testing.T, dir string) (tensors map[string]string, linked i
 	return tensors, linked
 }
 
-// sameStates compares the optimizer state of two checkpoints, one of which links some of it.
+// sameStates fails unless two checkpoints have the same optimizer state. Some files of the first
+// are hard links to state files; the second has copies only.
 func sameStates(t *testing.T, linked, copied string) {
 	t.Helper()
 	got, n := stateTensors(t, linked)
@@ -82,8 +85,9 @@ func sameStates(t *testing.T, linked, copied string) {
 	}
 }
 
-// TestLinkedStates: checkpoints that link states have the content of a run in memory, also long after they were
-// saved. Any run resumes them with the same bits. Without long tests one resumed run is drawn.
+// TestLinkedStates: a checkpoint whose files are hard links to the state files has the content of a
+// checkpoint of a run in memory. It keeps this content long after it was saved. Any run resumes it
+// with the same bits. Without long tests one resumed run is drawn.
 func TestLinkedStates(t *testing.T) {
 	testkit.NotShort(t)
 	for name, recipe := range map[string]string{"fp32": "", "bf16": "compute_dtype: bf16\n", "fp32-saved": "save_dtype: fp32\n", "tied-unclipped": "tied\ncompute_dtype: bf16\nmax_grad_norm: 0\n",
@@ -129,7 +133,7 @@ func TestLinkedStates(t *testing.T) {
 	}
 }
 
-// lineOf is the line of a text that begins with so.
+// lineOf returns the first line of text that begins with so.
 func lineOf(text, so string) string {
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, so) {
@@ -139,7 +143,7 @@ func lineOf(text, so string) string {
 	return ""
 }
 
-// unlinking is a file system on which files have one name.
+// unlinking is a file system that supports no hard links: a link returns err.
 type unlinking struct {
 	lazyFS
 	err error
@@ -147,7 +151,8 @@ type unlinking struct {
 
 func (f unlinking) Link(_, to string) error { return &os.LinkError{Op: "link", New: to, Err: f.err} }
 
-// TestStatesAreCopied: where states cannot be linked they are copied, one note says why, and the run is the same.
+// TestStatesAreCopied: if a checkpoint cannot link to the state files, it copies them. One note
+// says why, and the run has the same bits.
 func TestStatesAreCopied(t *testing.T) {
 	testkit.NotShort(t)
 	for name, tc := range map[string]struct {
@@ -192,7 +197,7 @@ func TestStatesAreCopied(t *testing.T) {
 	}
 }
 
-// shared is a file system on which states take the room that checkpoints are to have.
+// shared is a file system on which the state files leave no room for checkpoints.
 type shared struct {
 	lazyFS
 	state string // the file of states; while it is there, there is hardly any room
@@ -205,8 +210,8 @@ func (f shared) Free(path string) (int64, error) {
 	return f.FS.Free(path)
 }
 
-// TestRoomBesideStates: where the states of a run leave too little room for its checkpoints, it is refused before its first step, and
-// leaves nothing.
+// TestRoomBesideStates: a run whose state files leave too little disk space for its checkpoints is
+// refused before its first step, and leaves no files.
 func TestRoomBesideStates(t *testing.T) {
 	s := newScene(t, "save_steps: 3\nrecompute: full\n").linkable(t)
 	states := filepath.Join(filepath.Dir(s.out), "states")
@@ -219,8 +224,9 @@ func TestRoomBesideStates(t *testing.T) {
 	}
 }
 
-// TestLinkedFilesStay: a checkpoint's files are not changed by the steps after it, each has one name when its states were written again,
-// and the room of a checkpoint that is removed is free.
+// TestLinkedFilesStay: later steps do not change a checkpoint's linked files. After the run has
+// written its states again, each of these files has a single name. Removing a checkpoint frees its
+// disk space.
 func TestLinkedFilesStay(t *testing.T) {
 	s := newScene(t, "save_steps: 2\nsave_total_limit: 2\nrecompute: full\ncompute_dtype: bf16\n").linkable(t)
 	content := map[string]string{} // of files of checkpoints, when they were new
@@ -270,8 +276,8 @@ func TestLinkedFilesStay(t *testing.T) {
 	}
 }
 
-// TestDamagedLink: a linked file that has changed is found, by Verify and by the run that would go on from it, which names file and
-// tensor and goes on from the checkpoint before.
+// TestDamagedLink: Verify detects a changed linked file. A resuming run names the file and the
+// tensor, and resumes from the checkpoint before.
 func TestDamagedLink(t *testing.T) {
 	testkit.NotShort(t)
 	want := newScene(t, "save_steps: 3\nrecompute: full\ncompute_dtype: bf16\n")
@@ -305,7 +311,8 @@ func TestDamagedLink(t *testing.T) {
 	sameModel(t, s, want)
 }
 
-// linkedFiles are the files of a checkpoint that its run has linked.
+// linkedFiles returns the names of the files of a checkpoint that are hard links to the run's state
+// files.
 func linkedFiles(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	paths := testkit.Must(filepath.Glob(filepath.Join(dir, "optimizer", "layer-*")))(t)
@@ -322,8 +329,9 @@ func linkedFiles(t *testing.T, dir string) map[string]bool {
 	return out
 }
 
-// TestPowerCutWithLinks: whenever the power is cut, the newest checkpoint is whole and belongs to the last finished
-// save, although states are written all the time.
+// TestPowerCutWithLinks: after a power cut at any time, the newest checkpoint is complete and
+// belongs to the last finished save. This holds although the run keeps writing to the linked state
+// files.
 func TestPowerCutWithLinks(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "save_steps: 2\nsave_total_limit: 1\nrecompute: full\ncompute_dtype: bf16\n").linkable(t)
@@ -340,8 +348,8 @@ func TestPowerCutWithLinks(t *testing.T) {
 	}
 }
 
-// TestFilesOfNoUseGo: the next run removes a killed run's files in state_dir even if it has enough memory to write
-// none there. Files of other runs stay.
+// TestFilesOfNoUseGo: a killed run leaves state files in state_dir. The next run removes them, even
+// if it has enough memory to keep its own state there. State files of other runs stay.
 func TestFilesOfNoUseGo(t *testing.T) {
 	s := newScene(t, "recompute: full\n")
 	states := filepath.Join(filepath.Dir(s.out), "states")

@@ -2,6 +2,7 @@ package run
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,18 +20,19 @@ import (
 	"mt/internal/testkit"
 )
 
-// childMemory is the variable that makes this test binary train a config file
-// for two steps and print what memory the plan and the system say it takes.
+// childMemory is the environment variable that makes this test binary train a config file for two
+// steps. It then prints how much memory the plan and the system say that it uses.
 const childMemory = "MT_TEST_TRAIN_MEMORY"
 
-// footprint is the output of such a child, in bytes.
+// footprint is the memory use that such a child prints, in bytes.
 type footprint struct {
 	Plan     int64 // host and device together
 	Resident int64 // resident set of the process in the second step
 	log      *strings.Builder
 }
 
-// memoryChild trains until the end of the second step and leaves without saving.
+// memoryChild trains until the end of the second step, prints its footprint and exits without
+// saving.
 func memoryChild(file string) int {
 	c, err := config.Load(file, config.Args{})
 	if err != nil {
@@ -54,7 +56,7 @@ func memoryChild(file string) int {
 	return 1
 }
 
-// status is a field of /proc/self/status in bytes.
+// status returns a field of /proc/self/status, converted to bytes; 0 if unknown.
 func status(field string) int64 {
 	f, err := os.Open("/proc/self/status")
 	if err != nil {
@@ -73,7 +75,7 @@ func status(field string) int64 {
 	return 0
 }
 
-// TestMemoryIsAsPlanned: the process takes what the plan says, within 5 %.
+// TestMemoryIsAsPlanned: the resident memory of a training process is within 5 % of its plan.
 func TestMemoryIsAsPlanned(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {
@@ -135,8 +137,8 @@ func measureChild(t *testing.T, file string) footprint {
 	return f
 }
 
-// deviceBytes returns the memory of the scene's device: planned by purpose and in total, and counted in the last
-// step.
+// deviceBytes returns the planned device memory of the scene by purpose and in total, and the
+// memory that the device counted in the last step.
 func (s scene) deviceBytes(t *testing.T) (rows map[string]int64, planned, counted int64) {
 	t.Helper()
 	rows = map[string]int64{}
@@ -156,6 +158,33 @@ func (s scene) deviceBytes(t *testing.T) (rows map[string]int64, planned, counte
 	}
 	testkit.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &m))
 	return rows, planned, m.Bytes
+}
+
+// TestRecordingsTakeWhatIsPlanned: models whose layers pass on or keep more than a hidden state take the device memory
+// that is planned.
+func TestRecordingsTakeWhatIsPlanned(t *testing.T) {
+	testkit.NotShort(t)
+	for _, name := range []string{"afmoe", "gemma4-e"} {
+		for _, extra := range []string{"", "binding: copy\ncompute_dtype: bf16\n"} {
+			var planned int64
+			c := fixtureConfig(t, testkit.Recording(t, name), t.TempDir(), extra)
+			runTrain(t, c, settings.Hooks{Planned: func(run any) {
+				for _, r := range run.(*save.Output).Plan.Table().Rows {
+					if r.Where == "device" {
+						planned += r.Bytes
+					}
+				}
+			}})
+			line, _, _ := bytes.Cut(testkit.Must(os.ReadFile(filepath.Join(c.OutputDir, settings.MetricsFile)))(t), []byte("\n"))
+			var m struct {
+				Bytes int64 `json:"device_bytes"`
+			}
+			testkit.NoError(t, json.Unmarshal(line, &m))
+			if m.Bytes != planned || planned == 0 {
+				t.Errorf("%s: %d bytes are planned and %d are taken", name, planned, m.Bytes)
+			}
+		}
+	}
 }
 
 // TestDeviceMemoryDoesNotGrow: device memory does not grow with the number of layers. With activation_slots given and

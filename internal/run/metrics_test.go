@@ -16,7 +16,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// logLine has the fields of a line that the tests read.
+// logLine has the fields of a line of metrics.jsonl that the tests read.
 type logLine struct {
 	Step        int
 	Loss        *float64
@@ -43,9 +43,9 @@ func (s scene) logLines(t *testing.T) (out []logLine) {
 	return out
 }
 
-// TestLoggedLossIsTheWindows: with every third step logged, and the last, a line's
-// loss is the mean of the steps since the line before by supervised tokens, its own
-// loss is in step_loss, and the terminal shows the same loss and speed.
+// TestLoggedLossIsTheWindows: only every third step and the last are logged. The loss of a line is
+// then the mean since the line before, weighted by supervised tokens. step_loss is the loss of its
+// own step. The terminal shows the same loss and speed.
 func TestLoggedLossIsTheWindows(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

@@ -13,8 +13,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// broken is the scene of a run of four good steps, and the keys with which it goes on
-// to an update, in step 5, that breaks the weights: no later step is finite.
+// broken returns a run that has made four good steps, and keys for resuming it. With these keys the
+// update of step 5 breaks the weights, so that no later loss is finite.
 func broken(t *testing.T, keys string) (s scene, breaking string) {
 	t.Helper()
 	s = newScene(t, keys+"lr_scheduler_type: constant\nwarmup_steps: 0\nmax_steps: 4\n")
@@ -22,9 +22,9 @@ func broken(t *testing.T, keys string) (s scene, breaking string) {
 	return s, "max_steps: 12\nlearning_rate: 1e30\n"
 }
 
-// TestWayBackFromBrokenWeights: a run that gives up because steps were not finite
-// leaves a checkpoint that is good and names it, and the next run goes on from it. That
-// holds although save_total_limit alone would keep none but later ones.
+// TestWayBackFromBrokenWeights: a run that gives up after too many steps without a finite loss
+// leaves and names a good checkpoint, and the next run resumes from it. It keeps this checkpoint
+// even if save_total_limit would remove it.
 func TestWayBackFromBrokenWeights(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -50,7 +50,7 @@ func TestWayBackFromBrokenWeights(t *testing.T) {
 		if later, _ := filepath.Glob(filepath.Join(s.out, "checkpoint-[5-9]")); len(later) == 0 && !strings.Contains(keys, "max_grad_norm: 0") { // there the run may end before it saves
 			t.Errorf("%q: nothing was saved while steps were skipped", keys)
 		}
-		// With another rate it does what a run does that was never broken.
+		// With a lower rate the resumed run does the same as a run whose weights were never broken.
 		s = s.with("max_steps: 12\nlearning_rate: 0.003\n")
 		if out := s.mustTrain(t); !strings.Contains(out, "resuming from "+good) {
 			t.Error(out)
@@ -61,8 +61,8 @@ func TestWayBackFromBrokenWeights(t *testing.T) {
 	}
 }
 
-// TestNoWayBack: where no checkpoint is known to be good, a run does not go on
-// from one that is not unless it is told to.
+// TestNoWayBack: if no checkpoint is known to be good, a run resumes from another one only if the
+// config names it.
 func TestNoWayBack(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -90,8 +90,8 @@ func TestNoWayBack(t *testing.T) {
 	checkError(t, err, false, "no step since "+filepath.Join(s.out, "checkpoint-5")+" was finite: name an earlier checkpoint")
 }
 
-// TestModelsAreNoWayBack: a good checkpoint without the optimizer's state is named,
-// and not said to be gone on from.
+// TestModelsAreNoWayBack: with save_only_model the run names the newest good checkpoint. It does
+// not claim that a run can resume from it, because the optimizer's state is missing.
 func TestModelsAreNoWayBack(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	// The rate of step 1 is 0, and the update of step 2 breaks the weights.
@@ -105,8 +105,8 @@ func TestModelsAreNoWayBack(t *testing.T) {
 	}
 }
 
-// TestInterruptedWhileStepsAreSkipped: a run that is interrupted then goes on
-// from there, counts on, and still finds the checkpoint that is good.
+// TestInterruptedWhileStepsAreSkipped: a run that is interrupted while it skips non-finite steps
+// resumes there. It continues to count them, and still finds the good checkpoint.
 func TestInterruptedWhileStepsAreSkipped(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -130,8 +130,9 @@ func TestInterruptedWhileStepsAreSkipped(t *testing.T) {
 	}
 }
 
-// TestOlderCheckpointsGoWhenTheNewestIsGood: one more than save_total_limit is
-// there at most, and only until the next step was finite.
+// TestOlderCheckpointsGoWhenTheNewestIsGood: a run keeps at most one checkpoint more than
+// save_total_limit. It removes the extra one as soon as a finite step shows that the newest is
+// good.
 func TestOlderCheckpointsGoWhenTheNewestIsGood(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "save_steps: 3\nsave_total_limit: 1\nmax_steps: 9\n")
@@ -145,7 +146,8 @@ func TestOlderCheckpointsGoWhenTheNewestIsGood(t *testing.T) {
 		}
 		return fmt.Sprint(found)
 	}
-	// A save goes on beside the steps: the next is held until this one is done.
+	// A save runs beside the following steps. Packing the batch of a step therefore waits until the
+	// expected checkpoints are on disk.
 	disk := changingFS{lazyFS{checkpoint.OS()}, make(chan struct{}, 1)}
 	becomes := func(want string) {
 		for list() != want {
@@ -168,7 +170,7 @@ func TestOlderCheckpointsGoWhenTheNewestIsGood(t *testing.T) {
 	}
 }
 
-// changingFS says when a name has come or gone.
+// changingFS is a disk that signals on changed when a file or folder was renamed or removed.
 type changingFS struct {
 	lazyFS
 	changed chan struct{}
@@ -187,8 +189,9 @@ func (f changingFS) Rename(from, to string) error { return f.tell(f.lazyFS.Renam
 func (f changingFS) Exchange(a, b string) error   { return f.tell(f.lazyFS.Exchange(a, b)) }
 func (f changingFS) RemoveAll(path string) error  { return f.tell(f.lazyFS.RemoveAll(path)) }
 
-// TestNothingTrained: a run that ends before max_nonfinite_steps, with every step skipped or with weights that are not finite,
-// fails and writes no model; a run that was asked for no step, or that recovers, does not.
+// TestNothingTrained: a run in which every step was skipped, or whose weights are not finite at its
+// end, fails and writes no model. This holds also if it has made fewer such steps than
+// max_nonfinite_steps. A run of zero steps, or one that recovers, succeeds.
 func TestNothingTrained(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	const constant = "lr_scheduler_type: constant\nwarmup_steps: 0\nsave_steps: 0\nmax_nonfinite_steps: 9\n"
@@ -214,7 +217,7 @@ func TestNothingTrained(t *testing.T) {
 			t.Errorf("%s: a model is written", c.keys)
 		}
 	}
-	// From weights that are broken already, every step is skipped.
+	// From a checkpoint with broken weights, every step is skipped.
 	s, breaking := broken(t, "save_steps: 1\nmax_nonfinite_steps: 9\n")
 	s = s.with(breaking).with("max_steps: 5\n")
 	s.mustTrain(t)

@@ -16,7 +16,8 @@ import (
 	"mt/plan"
 )
 
-// TestOneMemory: what an integrated GPU takes counts as the host's, and a part of what is available is the budget of both.
+// TestOneMemory: an integrated GPU shares the host's memory. Its memory counts as host memory in a
+// plan, and one budget, a part of the available memory, covers both.
 func TestOneMemory(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	plans := func(available int64) (plan.Table, error) {

@@ -14,7 +14,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestWhatIsInNoGroup: the error of a group that cannot be is of the key, and a group that can be is told with its size.
+// TestWhatIsInNoGroup: an lr_groups entry that matches no tensor is an error that names the key. A
+// valid group is reported with its number of parameters.
 func TestWhatIsInNoGroup(t *testing.T) {
 	s := newScene(t, "lr_groups: [{name: a, modules: [lora_A], lr: 1}]\n")
 	_, err := s.train(t, t.Context(), settings.Hooks{})
@@ -25,7 +26,8 @@ func TestWhatIsInNoGroup(t *testing.T) {
 	}
 }
 
-// TestWhatRanksCannotDo: several ranks are told what they cannot do, and what to do instead.
+// TestWhatRanksCannotDo: keys that several ranks do not support give an error that says what to use
+// instead.
 func TestWhatRanksCannotDo(t *testing.T) {
 	for _, c := range []struct{ keys, want string }{
 		{"optim: muon\n", "muon moves whole matrices, of which 2 ranks have parts: train on one host, or with optim: adamw"},
@@ -40,8 +42,8 @@ func TestWhatRanksCannotDo(t *testing.T) {
 	}
 }
 
-// TestMatrixBuffers: a run has as many matrix buffers as its configuration says, its config.yaml has how many those were,
-// and they change no bit.
+// TestMatrixBuffers: a run with Muon has as many matrix buffers as its configuration says. It
+// records their number in config.yaml, and the number changes no bit.
 func TestMatrixBuffers(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -62,8 +64,8 @@ func TestMatrixBuffers(t *testing.T) {
 	}
 }
 
-// TestAnotherOptimizer: a run whose optimizer keeps something else than the checkpoint has is told how to
-// start that anew.
+// TestAnotherOptimizer: a run whose optimizer has other state than the checkpoint is refused. The
+// error says which key starts the optimizer anew.
 func TestAnotherOptimizer(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -76,8 +78,8 @@ func TestAnotherOptimizer(t *testing.T) {
 	base.with("momentum: 0.8\n").startedAt(t, base, 4).mustTrain(t)
 }
 
-// TestAnotherMaster: a run does not go on with other master weights than its checkpoint has, and is told what it can do;
-// weights that stream as fp32 cannot be kept as bf16.
+// TestAnotherMaster: a run cannot resume with another master_dtype than its checkpoint. The error
+// says which changes are possible. Weights that stream as fp32 cannot have bf16 masters.
 func TestAnotherMaster(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -93,8 +95,9 @@ func TestAnotherMaster(t *testing.T) {
 	checkError(t, err, true, "master_dtype", "compute_dtype is fp32", "set compute_dtype: bf16")
 }
 
-// TestBF16MasterFollowsTheSeed: what a checkpoint has of matrices are bf16 numbers, and two runs that differ in their seeds
-// alone, from the same checkpoint over the same rows, round otherwise.
+// TestBF16MasterFollowsTheSeed: with master_dtype: bf16, a checkpoint contains only bf16 numbers
+// for matrices. Two runs that differ only in their seeds, from the same checkpoint and on the same
+// rows, round updates differently.
 func TestBF16MasterFollowsTheSeed(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

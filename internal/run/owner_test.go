@@ -11,9 +11,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestKilledBeforeItsMark: a run that is killed between writing its config.yaml and
-// giving it its name is known as a run all the same; a file called so that no run
-// wrote is not.
+// TestKilledBeforeItsMark: a run that was killed after writing its config.yaml under a temporary
+// name, and before renaming it, is still recognised as a run. A file of such a name that no run
+// wrote does not mark a run.
 func TestKilledBeforeItsMark(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "")
@@ -28,8 +28,8 @@ func TestKilledBeforeItsMark(t *testing.T) {
 	}
 }
 
-// TestOutputThatCannotBeRead: an output directory that cannot be listed is not written
-// to, since nobody knows what is in it.
+// TestOutputThatCannotBeRead: a run does not write to an output directory that it cannot list,
+// because it may hold foreign files.
 func TestOutputThatCannotBeRead(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root can read every directory")
@@ -43,7 +43,7 @@ func TestOutputThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// opens is the error of opening what the scene's run needs.
+// opens opens what the scene's run needs, closes it again, and returns the error.
 func (s scene) opens(t *testing.T) error {
 	t.Helper()
 	in, err := open.Open(s.config(t), settings.Options{Stderr: io.Discard}, open.Asks{Run: true})

@@ -20,7 +20,8 @@ import (
 	"mt/plan/rates"
 )
 
-// largerReference is the directory of a model with the tokens of pairModel, and with weights of 8 MiB in bf16.
+// largerReference returns the directory of a reference model for DPO. It has the tokens of
+// pairModel, and its bf16 weights have 8 MiB.
 func largerReference(t *testing.T) string {
 	t.Helper()
 	s := newScene(t, "max_steps: 1\nsave_strategy: 'no'\nwarmup_steps: 0\n"+strings.NewReplacer("vocab_size: 48", "vocab_size: 259", "hidden_size: 16", "hidden_size: 512",
@@ -29,14 +30,15 @@ func largerReference(t *testing.T) string {
 	return s.out
 }
 
-// onPass calls f for every line that is written.
+// onPass is a writer that calls the function for every write.
 type onPass func()
 
 func (f onPass) Write(b []byte) (int, error) { f(); return len(b), nil }
 
-// TestPassTakesWhatIsPlanned: the reference's pass holds exactly the planned bytes by purpose, for the model itself
-// and for a larger reference. The run's memory is not there yet, and the pass leaves nothing. In bf16 weights take 2
-// bytes a parameter, except tables whose new rows are the mean of others.
+// TestPassTakesWhatIsPlanned: the pass of the reference model over the pairs allocates exactly the
+// planned bytes by purpose. The reference is the model itself or a larger one. The memory of
+// training is not allocated yet, and the pass leaves none. In bf16 weights take 2 bytes a
+// parameter, except tables whose new rows are the mean of others.
 func TestPassTakesWhatIsPlanned(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -97,8 +99,9 @@ func TestPassTakesWhatIsPlanned(t *testing.T) {
 	}
 }
 
-// TestPassOfNewTokens: rows that begin at the mean of others are the same to the bit in the model and, as the reference, in its pass, where
-// they are the mean of fp32 weights and stream as bf16: no answer is any better before training.
+// TestPassOfNewTokens: rows of added tokens begin at the mean of other rows, computed in fp32 and
+// streamed as bf16. They have the same bits in the model and in its pass as the reference, so all
+// rewards are 0 before training.
 func TestPassOfNewTokens(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -123,9 +126,10 @@ func TestPassOfNewTokens(t *testing.T) {
 	}
 }
 
-// TestPassIsPlanned: the plan's table and JSON have a line for the pass of another model, and say that the model
-// itself needs no more memory than training. They give a lower bound on the pass's time once all data is known. If
-// all references are known, no pass is planned.
+// TestPassIsPlanned: the plan, as table and as JSON, has a line for the reference pass of another
+// model. For a reference that is the model itself, it says that the pass needs no more memory than
+// training. It gives a lower bound on the pass's time once all data is known. If all reference
+// log-probabilities are known, no pass is planned.
 func TestPassIsPlanned(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -164,7 +168,8 @@ func TestPassIsPlanned(t *testing.T) {
 			t.Errorf("the time of the pass: %+v", p)
 		}
 	}
-	// 24 pairs to train on and 6 that are held out are one data set, in 4 rows a step.
+	// The pass covers the 24 pairs for training and the 6 held-out ones as one data set, 4 rows per
+	// step: 8 steps.
 	out, err := dryRun(t, larger, settings.Options{})
 	if err != nil || !strings.Contains(out, " before training takes 8 batches of 4 rows, at least ") || !strings.Contains(out, " s where all rows are full\n") {
 		t.Errorf("%v\n%s", err, out)
@@ -191,8 +196,9 @@ func dryRun(t *testing.T, s scene, o settings.Options) (string, error) {
 	return out.String(), err
 }
 
-// TestPassOnAMachine: a plan for a machine that is named says how long the pass takes there at least, for each of its devices, and the least
-// memory with which run and pass fit.
+// TestPassOnAMachine: a plan for the profile of a machine gives a lower bound on the time of the
+// reference pass, which all its devices share. It also gives the least memory with which both the
+// run and the pass fit.
 func TestPassOnAMachine(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -221,7 +227,8 @@ func TestPassOnAMachine(t *testing.T) {
 	if part := two.Pass.Step / one.Pass.Step; part < 0.6 || part > 0.8 { // 149 of 149 + 64 TFLOP/s
 		t.Errorf("two devices take %.3f of the time of the faster one", part)
 	}
-	// A model whose reference is larger needs what the reference does, and no more.
+	// A larger reference needs the memory of its own pass, and the run then needs no more than
+	// that.
 	c := pairScene(t, "binding: copy\ndpo: {beta: 0.3, reference_model: "+largerReference(t)+"}\n").config(t)
 	in, err := open.Open(c, settings.Options{Stdout: io.Discard, Stderr: io.Discard}, open.Asks{Sketch: true})
 	testkit.NoError(t, err)
@@ -272,7 +279,8 @@ func TestPassThatDoesNotFit(t *testing.T) {
 	checkError(t, err, true, "run.yaml:", "max_seq_len", "dpo.reference_model has learned 12 positions")
 }
 
-// plannedPass returns the plans of the scene's run and of its reference's pass.
+// plannedPass returns the plans of the scene's training and of its reference pass. asked are the
+// depths that the user gave.
 func (s scene) plannedPass(t *testing.T) (run, pass *plan.Run, asked plan.Depths) {
 	t.Helper()
 	j, err := openRun(s.config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard}, open.Asks{Run: true}, nil)
@@ -281,7 +289,8 @@ func (s scene) plannedPass(t *testing.T) (run, pass *plan.Run, asked plan.Depths
 	return j.Plan, j.Ref.Pass, j.Ref.Asked.Depths
 }
 
-// TestPassHasDepthsOfItsOwn: depths that are found for the run are not asked of the pass, whose model may be larger; those that the user gives are.
+// TestPassHasDepthsOfItsOwn: the reference pass does not use the depths that mt has chosen for
+// training, because the reference may be larger. It uses depths that the user gives.
 func TestPassHasDepthsOfItsOwn(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -297,8 +306,9 @@ func TestPassHasDepthsOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestPassOfAModelOnDisks: where the run has weights on disks, the pass of the same model may need more host memory than it. Then it has
-// a line of its own, and is refused where there is too little.
+// TestPassOfAModelOnDisks: if a run keeps weights on disks, the reference pass of the same model
+// may need more host memory than training. The plan then has a line for the pass, and refuses a
+// budget that is too small for it.
 func TestPassOfAModelOnDisks(t *testing.T) {
 	const yaml = "model: {hidden_size: 2048, intermediate_size: 8192, num_hidden_layers: 24, num_attention_heads: 16, num_key_value_heads: 16, vocab_size: 1024, max_position_embeddings: 512}\n" +
 		"dpo: {beta: 1}\nmax_seq_len: 256\nmax_grad_norm: 0\ndevice_memory: 24GiB\nstate_dir: /a\nparam_dir: /b\nhost_memory: "

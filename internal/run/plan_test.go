@@ -29,8 +29,8 @@ func sketch(t *testing.T, yaml string, o settings.Options) (string, error) {
 	return out.String(), err
 }
 
-// TestPlanNeedsNoData: a model and two budgets make a plan, and what the plan
-// does not look at does not change it.
+// TestPlanNeedsNoData: a plan needs only a model and the two memory budgets. Keys that the plan
+// does not use do not change it.
 func TestPlanNeedsNoData(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -94,7 +94,7 @@ func TestPlanNeedsNoData(t *testing.T) {
 	checkError(t, err, true, "run.yaml", "host_memory", "the run needs ")
 }
 
-// TestPlanOfAFinishedRun: output_dir may hold a run that is done, with other keys.
+// TestPlanOfAFinishedRun: a plan works even if output_dir holds a finished run with other keys.
 func TestPlanOfAFinishedRun(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -110,7 +110,8 @@ func TestPlanOfAFinishedRun(t *testing.T) {
 	}
 }
 
-// withoutBound is a plan without what is measured.
+// withoutBound returns the plan text, in JSON, without the values that are measured on this
+// machine.
 func withoutBound(t *testing.T, text string) string {
 	t.Helper()
 	var m map[string]any
@@ -122,7 +123,8 @@ func withoutBound(t *testing.T, text string) string {
 	return string(out)
 }
 
-// TestPlanSaysHowLongAStepTakes: where there is a device to measure, the text ends with the least time that a step can take.
+// TestPlanSaysHowLongAStepTakes: if the device is present and can be measured, the plan ends with a
+// lower bound on the time of a step.
 func TestPlanSaysHowLongAStepTakes(t *testing.T) {
 	defer func(was int) { machine.CPURateSize = was }(machine.CPURateSize)
 	machine.CPURateSize = 64
@@ -133,7 +135,8 @@ func TestPlanSaysHowLongAStepTakes(t *testing.T) {
 	}
 }
 
-// TestPlanForALargerGPU: a plan can be for a GPU that is larger than the one here.
+// TestPlanForALargerGPU: device_memory may be larger than the memory of the GPU in this machine.
+// The plan is then for such a GPU, and says so.
 func TestPlanForALargerGPU(t *testing.T) {
 	drv := emulate(t, emu.Options{})
 	out, err := sketch(t, "model: llama-8b\ndevice_memory: 4096GiB\nhost_memory: 400GiB\n", settings.Options{Hooks: settings.Hooks{Symbols: drv}})
@@ -142,8 +145,8 @@ func TestPlanForALargerGPU(t *testing.T) {
 	}
 }
 
-// TestRoomIsLookedAt: a run that has less host memory than its plan takes is refused
-// before it takes any. The error says how much is missing and which key to lower.
+// TestRoomIsLookedAt: a run whose plan needs more host memory than is available is refused before
+// it allocates any. The error says how much is missing and which key to lower.
 func TestRoomIsLookedAt(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	pattern := newScene(t, "")
@@ -166,7 +169,8 @@ func TestRoomIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestPlanSaysWhatIsKept: in words, by block, and in JSON by layer; in what is predicted of a step, too.
+// TestPlanSaysWhatIsKept: the plan says which activations are kept for the backward, by block as
+// text and by layer in JSON. The prediction of a step agrees with it.
 func TestPlanSaysWhatIsKept(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -206,7 +210,8 @@ func TestPlanSaysWhatIsKept(t *testing.T) {
 			t.Errorf("%+v", shown)
 		}
 	}
-	// 3 of 12 blocks compute all of it again, and 4 most of it.
+	// 3 of 12 blocks recompute everything and 4 more recompute most of it. The share of
+	// recomputation is therefore between 3/12 and 7/12 of full recomputation.
 	if part := (again[""] - 1) / (again["recompute: full\n"] - 1); part < 3./12 || part > 7./12 {
 		t.Errorf("%.3f times the model's FLOPs are executed, %.3f where nothing is kept", again[""], again["recompute: full\n"])
 	}

@@ -18,10 +18,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestPowerCut: whenever the power is cut in a run, what is left in the output
-// directory can be gone on from and lacks nothing: config.yaml is whole, and
-// metrics.jsonl has every line up to the newest checkpoint. All is there when the
-// run has ended.
+// TestPowerCut: after a power cut at any time, the run can be resumed from its output directory and
+// nothing is missing. config.yaml is complete, and metrics.jsonl has every line up to the newest
+// checkpoint. After the end of the run all its files are on disk.
 func TestPowerCut(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -65,8 +64,9 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// cutEvery returns what a Disk is to call after every operation: it cuts the power with every kind of loss and calls
-// check with the directory that is left, unless an earlier cut left the same.
+// cutEvery returns a function for the simulated Disk to call after every operation. It cuts the
+// power with every kind of loss and calls check with the directory that is left, unless an earlier
+// cut left the same content.
 func cutEvery(t *testing.T, d **powercut.Disk, check func(left string)) func(op string) {
 	var checked sync.Map
 	return func(op string) {
@@ -94,7 +94,8 @@ func cutEvery(t *testing.T, d **powercut.Disk, check func(left string)) func(op 
 	}
 }
 
-// checkLeft checks an output directory after a power cut.
+// checkLeft checks that config.yaml and metrics.jsonl in an output directory are usable after a
+// power cut.
 func checkLeft(t *testing.T, dir string, resumed bool) {
 	raw, err := os.ReadFile(filepath.Join(dir, settings.ConfigFile))
 	if err == nil {
@@ -128,7 +129,7 @@ func checkLeft(t *testing.T, dir string, resumed bool) {
 	}
 }
 
-// sameFiles compares two directories, file by file.
+// sameFiles fails unless two directories have the same files with the same content.
 func sameFiles(t *testing.T, got, want string) {
 	files := func(dir string) map[string]string {
 		out := map[string]string{}

@@ -11,9 +11,10 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestPreferenceRecordings is TestRecordings for runs on pairs, which testdata/recordings/make_dpo.py makes with TRL's
-// DPOTrainer: with every kind of loss, and with the likelihood of chosen answers beside one. The last, which has all
-// stages that the others have, is trained in every way where long tests are left out.
+// TestPreferenceRecordings is TestRecordings for DPO runs, which testdata/recordings/make_dpo.py
+// makes with TRL's DPOTrainer. They cover every kind of loss, and rpo_alpha, which adds the
+// likelihood of chosen answers. The tied one has every stage of the others; without long tests only
+// it is trained in all ways.
 func TestPreferenceRecordings(t *testing.T) {
 	for _, name := range []string{"dpo-sigmoid", "dpo-rpo-tied", "dpo-ipo", "dpo-hinge"} {
 		dir := filepath.Join("testdata/recordings", name)
@@ -48,8 +49,9 @@ func TestPreferenceRecordings(t *testing.T) {
 	}
 }
 
-// compareRewards compares rewards and log-probabilities of steps with TRL's. The latter are up to 100, and rewards are
-// differences of these: their error is some ulps of 100.
+// compareRewards compares rewards and log-probabilities of each step with TRL's. A log-probability
+// is up to 100, and a reward is a difference of log-probabilities, so both err by a few ulps of
+// 100.
 func compareRewards(t *testing.T, file string, s scene) {
 	t.Helper()
 	var want struct{ Steps []map[string]float64 }

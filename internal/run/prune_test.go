@@ -12,7 +12,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// stuckFS cannot rename or remove what is called like match.
+// stuckFS is a disk that cannot rename or remove files and folders whose name matches the pattern
+// match.
 type stuckFS struct {
 	lazyFS
 	match string
@@ -32,8 +33,8 @@ func (f stuckFS) RemoveAll(path string) error {
 	return f.lazyFS.RemoveAll(path)
 }
 
-// TestPruneFails: checkpoints that cannot be removed do not end a run. It says so once,
-// and no newer checkpoint is removed in their place.
+// TestPruneFails: a run continues if an old checkpoint cannot be removed, and says so once. It does
+// not remove a newer checkpoint instead.
 func TestPruneFails(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

@@ -12,9 +12,10 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestMemoryOfRanks: in a run of several ranks the arenas hold what the tables of all ranks say, to
-// 1 %: what streams on each, of the rest its share, and on rank 0 the layer that it collects. The
-// ranks of this test are in one process, whose arenas are counted together.
+// TestMemoryOfRanks: the host memory that a run of several ranks allocates is within 1 % of its
+// plans. Each rank holds all weights that stream and its share of everything else; rank 0 also
+// holds the layer that it collects for a checkpoint. All ranks of this test are in one process, so
+// their memory is counted together.
 func TestMemoryOfRanks(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

@@ -23,13 +23,14 @@ import (
 	"mt/internal/testkit"
 )
 
-// rankRun is the outcome of one rank.
+// rankRun is the outcome of a run on one rank: its output and its error.
 type rankRun struct {
 	said string
 	err  error
 }
 
-// trainRanks trains n ranks in this process; prepare makes each one's configuration and hooks.
+// trainRanks trains on n ranks in this process. prepare returns the configuration and hooks of each
+// rank.
 func trainRanks(t *testing.T, n int, ctx context.Context, prepare func(rank int) (*config.Config, settings.Hooks)) []rankRun {
 	t.Helper()
 	out := make([]rankRun, n)
@@ -65,7 +66,8 @@ func (s scene) trainRanks(t *testing.T, n int) string {
 	return runs[0].said
 }
 
-// tryRanks trains the scene on n ranks, with hooks for each rank, which may be nil.
+// tryRanks trains the scene on n ranks in this process. h returns the hooks of each rank; nil: no
+// hooks.
 func (s scene) tryRanks(t *testing.T, n int, ctx context.Context, h func(rank int) settings.Hooks) []rankRun {
 	t.Helper()
 	return trainRanks(t, n, ctx, func(rank int) (*config.Config, settings.Hooks) {
@@ -75,6 +77,13 @@ func (s scene) tryRanks(t *testing.T, n int, ctx context.Context, h func(rank in
 		return s.config(t), h(rank)
 	})
 }
+
+// spike bounds the gradient norm of lfm2 in bf16. At step 11 the norm jumps to twice its size and is chaotic:
+// with initial weights changed by 1e-7 it is off the recording by 1.10 ± 0.56 % in 40 runs of mt. The bound is two
+// deviations above. Transformers in autocast is off by 0.66 ± 0.55 % in 24 runs and at most by 1.63 %, of which
+// make.py's rule would allow the threefold; the recording's one run is off by 0.5 %. The gradient itself is better in
+// mt: in bf16 each tensor's is 0.70 to 0.84 times as far from fp32 as with Transformers.
+const spike = 2.2e-2
 
 // TestRecordingsTogether: several ranks reproduce the recordings within the bounds of a single process, however data
 // is streamed. Without long tests two ranks train the small recordings, and representatives also with copied weights.
@@ -117,8 +126,8 @@ func TestRecordingsTogether(t *testing.T) {
 						}
 					}
 					bounds := want.Bounds[kind]
-					if name == "lfm2" && kind == "bf16" { // ranks add bf16 gradients in another order: 2.07 % at step 11, where the recording's bound is its floor
-						bounds.GradNorm *= 1.1
+					if name == "lfm2" && kind == "bf16" {
+						bounds.GradNorm = max(bounds.GradNorm, spike)
 					}
 					compareSteps(t, out, want, bounds)
 					compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "final.safetensors"), out, weightBound(name, kind, want), kind == "bf16")
@@ -152,7 +161,8 @@ func TestTogether(t *testing.T) {
 				again := want.in(t)
 				again.trainRanks(t, n)
 				sameRun(t, again, want)
-				// A run that was killed before its second checkpoint goes on from the first.
+				// Remove what was written after step 3, as if the run had been killed before its
+				// second checkpoint. It must resume from the first.
 				for _, name := range []string{settings.CheckpointName(6), settings.CheckpointName(8), settings.EndFile} {
 					testkit.NoError(t, os.RemoveAll(filepath.Join(again.out, name)))
 				}
@@ -206,8 +216,8 @@ func (s scene) losses(t *testing.T) (out []float64) {
 	return out
 }
 
-// near compares losses of two runs whose sums differ in their order: by less than 1e-4 of each,
-// since fp32 has 1e-7 and eight steps do not blow it up by more.
+// near checks that two runs have equal losses up to the order of their sums: within 1e-4 relative.
+// fp32 rounds by 1e-7, and eight steps amplify the difference by less than 1000.
 func near(t *testing.T, got, want []float64) {
 	t.Helper()
 	if len(got) != len(want) || len(got) == 0 {
@@ -280,8 +290,8 @@ func TestTogetherInterrupted(t *testing.T) {
 	}
 }
 
-// TestTogetherSamples: rank 0 makes the samples while the others wait, also where the others are
-// asked to stop.
+// TestTogetherSamples: rank 0 generates the samples while the other ranks wait, also if one of
+// those is asked to stop.
 func TestTogetherSamples(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -326,8 +336,9 @@ func TestTogetherSamples(t *testing.T) {
 	}
 }
 
-// TestTogetherBest: with save_best and early stopping ranks end where one does, with the weights of
-// the best evaluation, whose lower halves all have to bring.
+// TestTogetherBest: with save_best and early stopping, several ranks end at the same step as one.
+// The final model has the weights of the best evaluation, to which every rank contributes its lower
+// halves.
 func TestTogetherBest(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -345,8 +356,8 @@ func TestTogetherBest(t *testing.T) {
 	}
 }
 
-// TestRanksDiffer: what ranks have otherwise ends the run before anything is written, on all of
-// them and with names.
+// TestRanksDiffer: ranks whose configurations or data differ end the run on all ranks before
+// anything is written. The error names the rank and the key.
 func TestRanksDiffer(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -388,7 +399,8 @@ func TestRanksDiffer(t *testing.T) {
 	}
 }
 
-// TestModelsDiffer: weights that one rank has otherwise are found after loading.
+// TestModelsDiffer: if one rank has loaded other weights than the others, the run ends with an
+// error.
 func TestModelsDiffer(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	dir := filepath.Join("testdata/recordings", "llama-clipped")
@@ -410,8 +422,8 @@ func TestModelsDiffer(t *testing.T) {
 	}
 }
 
-// TestRankFails: a rank whose part breaks off ends the run on all, with its name and its reason,
-// and nothing of the checkpoint that was being written counts.
+// TestRankFails: if one rank fails during a step, the run ends on all ranks with its error. The
+// checkpoint that was being written is not used, and the same command continues to the same end.
 func TestRankFails(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -439,7 +451,8 @@ func TestRankFails(t *testing.T) {
 	sameRun(t, s, want)
 }
 
-// sameSteps checks that a rank's own metrics have the run's steps and losses, once each.
+// sameSteps checks that the metrics file of the given rank has the same steps and losses as the
+// run's, each once.
 func sameSteps(t *testing.T, out string, rank int) {
 	t.Helper()
 	of := func(name string) (steps []string) {

@@ -19,7 +19,7 @@ import (
 
 const pairModel = "testdata/recordings/dpo-sigmoid/model"
 
-// pairScene is a run of 8 steps on the pairs of a recording; some pairs are held out.
+// pairScene returns a DPO run of 8 steps on the pairs of a recording, of which some are held out.
 func pairScene(t *testing.T, extra string) scene {
 	t.Helper()
 	root := t.TempDir()
@@ -28,7 +28,8 @@ func pairScene(t *testing.T, extra string) scene {
 		"\ncache_dir: "+root+"/cache\ndpo: {beta: 0.3}\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 2\nmax_steps: 8\nlearning_rate: 0.01\nval_size: 6\neval_steps: 3\nsave_steps: 3\nsave_dtype: fp32\nlogging_steps: 2\n", extra)}
 }
 
-// passes trains the scene and counts the passes of the reference model.
+// passes trains the scene and returns how often it has run the reference model over the pairs, and
+// the output.
 func (s scene) passes(t *testing.T) (n int, out string) {
 	t.Helper()
 	out, err := s.train(t, t.Context(), settings.Hooks{Reading: func(what string) {
@@ -42,7 +43,8 @@ func (s scene) passes(t *testing.T) (n int, out string) {
 	return n, out
 }
 
-// cached is the one file of references in the scene's cache.
+// cached returns the path of the single file of reference log-probabilities in the scene's cache
+// folder.
 func (s scene) cached(t *testing.T) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(s.root, "cache", "*.references"))
@@ -52,8 +54,9 @@ func (s scene) cached(t *testing.T) string {
 	return found[0]
 }
 
-// TestReferencesAreKept: the reference's pass is made once; a second run, and one that goes on, read what it found. A file that
-// is damaged or another's is made anew. All runs end with the same bits, however the pass came about.
+// TestReferencesAreKept: the reference pass runs once, and later runs and resumed runs read its
+// log-probabilities from the cache. A cache file that is damaged or belongs to another run is
+// computed again. All runs have the same bits.
 func TestReferencesAreKept(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -88,7 +91,8 @@ func TestReferencesAreKept(t *testing.T) {
 	}
 }
 
-// TestReferencesOnAFullDisk: where the numbers cannot be kept, the run goes on with a note, to the bits of any other.
+// TestReferencesOnAFullDisk: if the reference log-probabilities cannot be cached, the run prints a
+// note and has the same bits.
 func TestReferencesOnAFullDisk(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -102,8 +106,8 @@ func TestReferencesOnAFullDisk(t *testing.T) {
 	sameRun(t, got, want)
 }
 
-// TestPairsResume: a run on pairs that is stopped, in its reference's pass, a step or an evaluation, goes on to the bits of
-// one that is not, in any shape.
+// TestPairsResume: a DPO run that is interrupted in its reference pass, a step or an evaluation
+// resumes to the same bits. Depths and micro-batches may differ from the uninterrupted run.
 func TestPairsResume(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -130,8 +134,8 @@ func TestPairsResume(t *testing.T) {
 	}
 }
 
-// TestPairsAreEvaluated: an evaluation has the rewards of held-out pairs, and before training all of them are 0, unless
-// another model is the reference.
+// TestPairsAreEvaluated: an evaluation logs the rewards of held-out pairs. Before training all
+// rewards are 0, unless the reference is another model.
 func TestPairsAreEvaluated(t *testing.T) {
 	testkit.NotShort(t)
 	first := func(s scene) map[string]any {
@@ -170,8 +174,9 @@ func TestPairsAreEvaluated(t *testing.T) {
 	}
 }
 
-// TestPairsTogether: ranks train on pairs as one process does, up to the order of sums; the first alone makes the reference's
-// pass. They do so again from what is kept, and go on from a checkpoint, with the same bits.
+// TestPairsTogether: several ranks train on pairs as one process does, up to the order of sums;
+// only rank 0 runs the reference pass. Runs that read the cached pass, and resumed runs, have the
+// same bits.
 func TestPairsTogether(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -198,7 +203,8 @@ func TestPairsTogether(t *testing.T) {
 	}
 }
 
-// TestReferencesTogetherAreStopped: ranks that are stopped while the first makes the reference's pass end, and begin it anew.
+// TestReferencesTogetherAreStopped: if ranks are asked to stop while rank 0 runs the reference
+// pass, they end. The same command begins the pass anew.
 func TestReferencesTogetherAreStopped(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -222,7 +228,8 @@ func TestReferencesTogetherAreStopped(t *testing.T) {
 	sameRun(t, got, want)
 }
 
-// TestPairsRefused: what does not go together is refused by key.
+// TestPairsRefused: DPO keys, data and models that do not go together give an error that names the
+// key.
 func TestPairsRefused(t *testing.T) {
 	rows := writeRows(t, t.TempDir(), 8, 12, 48)
 	short := changedModel(t, func(name, content string) string {
@@ -269,7 +276,8 @@ func changedModel(t *testing.T, change func(name, content string) string) string
 	return dir
 }
 
-// TestReferenceOfOtherTokens: a note tells of a reference with another vocabulary of as many tokens, and of no other.
+// TestReferenceOfOtherTokens: a note says so if the reference has a vocabulary of the same size
+// with other tokens. A reference with the same tokens gives no note.
 func TestReferenceOfOtherTokens(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -287,7 +295,7 @@ func TestReferenceOfOtherTokens(t *testing.T) {
 		if !strings.Contains(out, want) || strings.Contains(out, "note: dpo.reference_model") != (want != "") {
 			t.Errorf("%s: %q is wanted\n%s", token, want, out)
 		}
-		// A model that is only planned has no tokens to compare.
+		// A model that is only planned has no tokenizer, so no tokens are compared.
 		out, err := sketch(t, "model: {hidden_size: 16, intermediate_size: 16, num_hidden_layers: 1, num_attention_heads: 2, vocab_size: 256, max_position_embeddings: 64}\n"+
 			"max_seq_len: 64\ndpo: {reference_model: "+dir+"}\n", settings.Options{})
 		if err != nil || strings.Contains(out, "note: dpo.reference_model") {
@@ -296,8 +304,8 @@ func TestReferenceOfOtherTokens(t *testing.T) {
 	}
 }
 
-// TestReferenceIsFinite: if a reference's log p is not finite, the run ends with an error that names the reference,
-// and nothing is cached.
+// TestReferenceIsFinite: if a reference's log-probability is not finite, the run ends with an error
+// that names the reference, and nothing is cached.
 func TestReferenceIsFinite(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	dir := changedModel(t, func(name, s string) string {
@@ -320,7 +328,8 @@ func TestReferenceIsFinite(t *testing.T) {
 	}
 }
 
-// TestReferencePassLeavesPairsOut: if a pair of a data set is too long, the pass finishes after all other pairs.
+// TestReferencePassLeavesPairsOut: the reference pass leaves out a pair that is too long and
+// finishes all other pairs.
 func TestReferencePassLeavesPairsOut(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -335,7 +344,8 @@ func TestReferencePassLeavesPairsOut(t *testing.T) {
 	}
 }
 
-// TestPairsWindow: a line of metrics.jsonl has the means over the pairs of all its steps.
+// TestPairsWindow: if only every fourth step is logged, a line of metrics.jsonl has the means over
+// the pairs of all four steps.
 func TestPairsWindow(t *testing.T) {
 	testkit.NotShort(t)
 	each := pairScene(t, "logging_steps: 1\nval_size: 0\neval_steps: 0\nmax_steps: 4\n")

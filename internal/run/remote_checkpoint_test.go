@@ -12,7 +12,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// apart is one scene whose ranks have an output directory each, as on hosts that share none.
+// apart is one scene per rank, each with its own output directory, as on hosts without a shared
+// file system.
 type apart []scene
 
 func newApart(t *testing.T, s scene, n int) (out apart) {
@@ -22,7 +23,7 @@ func newApart(t *testing.T, s scene, n int) (out apart) {
 	return out
 }
 
-// try trains on as many ranks, each with its own directory.
+// try trains one rank per scene, each with its own directory and the keys extra.
 func (a apart) try(t *testing.T, extra string) []rankRun {
 	t.Helper()
 	return trainRanks(t, len(a), t.Context(), func(rank int) (*config.Config, settings.Hooks) {
@@ -30,7 +31,7 @@ func (a apart) try(t *testing.T, extra string) []rankRun {
 	})
 }
 
-// must is try of a run that has to end well. It returns what rank 0 has said.
+// must calls try and fails the test if a rank has an error. It returns the output of rank 0.
 func (a apart) must(t *testing.T, extra string) string {
 	t.Helper()
 	runs := a.try(t, extra)
@@ -77,7 +78,8 @@ func TestTogetherApart(t *testing.T) {
 				if said := got.must(t, ""); !strings.Contains(said, "training is done") {
 					t.Errorf("a finished run begins again\n%s", said)
 				}
-				// With as many ranks as see everything and as many as do not, what is trained is the same.
+				// A run continues with the same bits on another number of ranks, whether all ranks
+				// see the checkpoint or only rank 0.
 				longer := "max_steps: 10\nlr_scheduler_type: constant\n"
 				shared := s
 				shared.out = filepath.Join(t.TempDir(), "out")
@@ -99,8 +101,8 @@ func forget(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// TestBestApart: the model of the best evaluation comes from rank 0's directory, which no other
-// rank sees.
+// TestBestApart: save_best works if only rank 0 sees the checkpoint with the best evaluation: all
+// ranks end with its weights.
 func TestBestApart(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -119,8 +121,8 @@ func TestBestApart(t *testing.T) {
 	}
 }
 
-// TestDoesNotLoadApart: a checkpoint that rank 0 cannot load is skipped on all ranks, and is the
-// error of all where it was named.
+// TestDoesNotLoadApart: if rank 0 cannot load a checkpoint that only it sees, all ranks skip the
+// checkpoint. If the config names this checkpoint, all ranks return the error.
 func TestDoesNotLoadApart(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

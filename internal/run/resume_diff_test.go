@@ -20,8 +20,8 @@ import (
 	"mt/model"
 )
 
-// startedAt is the scene with another output directory, which holds the checkpoint
-// after step of the scene from, and the metrics up to there.
+// startedAt returns the scene with a new output directory. Into it startedAt copies the checkpoint
+// after the given step of the scene from, and the metrics up to that step.
 func (s scene) startedAt(t *testing.T, from scene, step int) scene {
 	t.Helper()
 	s = s.in(t)
@@ -30,8 +30,8 @@ func (s scene) startedAt(t *testing.T, from scene, step int) scene {
 	return s
 }
 
-// alterations are keys that a run may change when it goes on, and what it says of them.
-// Step 5 of the scene is the second of an epoch.
+// alterations are keys that a resumed run may change, and the output that it must print about the
+// change. Step 5, the first after the checkpoint, is the second step of an epoch.
 var alterations = map[string]struct{ extra, says string }{
 	"longer":        {"max_steps: 13\n", "with max_steps 13 (was 8): the learning rate was 0.00933 at step 4 and is 0.01 at step 5; cosine is laid anew"},
 	"shorter":       {"max_steps: 6\n", "with max_steps 6 (was 8): "},
@@ -88,7 +88,8 @@ func TestAltered(t *testing.T) {
 	}
 }
 
-// TestAlteredStepsArePlannedAnew: what the plan chose for other steps is not kept.
+// TestAlteredStepsArePlannedAnew: if a resumed run has steps of another size, its plan chooses
+// micro-batches and depths anew. It does not keep those of the first run.
 func TestAlteredStepsArePlannedAnew(t *testing.T) {
 	base := newScene(t, "save_steps: 4\nmax_grad_norm: 0\n")
 	if out := base.mustTrain(t); !strings.Contains(out, "micro-batches of 48 tokens") || !strings.Contains(out, "fp32 × 3") {
@@ -104,7 +105,8 @@ func TestAlteredStepsArePlannedAnew(t *testing.T) {
 	}
 }
 
-// TestResetAgain: a reset is done once, unless the data has changed again.
+// TestResetAgain: reset_data and reset_optimizer take effect once and not again when the same
+// command resumes. reset_data takes effect again if the data has changed again.
 func TestResetAgain(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "")
@@ -122,8 +124,8 @@ func TestResetAgain(t *testing.T) {
 	}
 }
 
-// TestEarlierCheckpoint: a run goes back to an earlier checkpoint of its own, and
-// says that there is a later one.
+// TestEarlierCheckpoint: a run can resume from an earlier one of its checkpoints, and says that
+// there is a later one.
 func TestEarlierCheckpoint(t *testing.T) {
 	base := newScene(t, "save_steps: 4\n")
 	base.mustTrain(t)
@@ -137,7 +139,7 @@ func TestEarlierCheckpoint(t *testing.T) {
 	sameRun(t, got, base)
 }
 
-// loadState reads a checkpoint with its moments.
+// loadState reads a checkpoint with the moments of AdamW.
 func loadState(t *testing.T, dir string) *host.Store {
 	t.Helper()
 	c := testkit.Must(model.LoadDir(dir))(t)
@@ -147,13 +149,14 @@ func loadState(t *testing.T, dir string) *host.Store {
 	return s
 }
 
-// adam are the hyperparameters of an update, as PyTorch names them.
+// adam has the hyperparameters of an AdamW update, as PyTorch names them. clip is the largest
+// gradient norm.
 type adam struct{ lr, beta1, beta2, eps, decay, clip float64 }
 
-// TestAlteredUpdate: each hyperparameter given on resume is the one that is used.
-// The gradient of step 5 follows from the moments that a run which nobody altered
-// has before and after it; PyTorch's formula of AdamW with the altered values then
-// gives what the altered run must have.
+// TestAlteredUpdate: a hyperparameter that is changed on resume is the one that the next update
+// uses. The test derives the gradient of step 5 from the moments before and after it in an
+// unchanged run. PyTorch's formula of AdamW with the changed value then gives the weights and
+// moments that the changed run must have.
 func TestAlteredUpdate(t *testing.T) {
 	testkit.NotShort(t)
 	base := newScene(t, "save_steps: 1\nsave_dtype: fp32\nlr_scheduler_type: constant\nwarmup_steps: 0\nmax_grad_norm: 0.5\n")
@@ -209,18 +212,19 @@ func TestAlteredUpdate(t *testing.T) {
 				}
 			}
 		}
-		// The gradient is a difference of fp32 moments, ten times what they lose in
-		// rounding; a wrong hyperparameter shows in the first or second digit.
+		// The gradient is computed from two fp32 moments as (m5 − β1·m4) / (1 − β1). The division
+		// by about 0.1 enlarges their rounding errors ten times, far below 1e-4. A wrong
+		// hyperparameter changes the first or second digit.
 		if limit := 1e-4; !(worst[0] < limit && worst[1] < limit && worst[2] < limit) {
 			t.Errorf("%q: weights, m and v differ by %.1e of what they changed by, over %.1e", extra, worst, limit)
 		}
 	}
 }
 
-// floats are the elements of a plane.
+// floats returns the elements of a layer's fp32 plane with this name.
 func floats(l *host.LayerState, name string) []float32 { return optim.View[float32](l.Plane(name)) }
 
-// tensor is a whole tensor of a store.
+// tensor returns all elements of tensor k of a layer in a store.
 func tensor(s *host.Store, layer, k int) []float64 {
 	tl := s.Layers[layer].Layout.Tensors[k]
 	buf := make([]float32, tl.Rows*tl.Cols)
@@ -232,7 +236,7 @@ func tensor(s *host.Store, layer, k int) []float64 {
 	return out
 }
 
-// gradNorm is the norm of a step, from metrics.jsonl.
+// gradNorm returns the gradient norm of a step in metrics.jsonl.
 func gradNorm(t *testing.T, s scene, step int) float64 {
 	t.Helper()
 	for _, text := range s.metrics(t) {
@@ -249,8 +253,8 @@ func gradNorm(t *testing.T, s scene, step int) float64 {
 	return 0
 }
 
-// TestOtherDataAndMoments: with both anew, a run from a checkpoint does what one
-// that trains from its weights does, step by step.
+// TestOtherDataAndMoments: a run that resumes with reset_data and reset_optimizer does the same,
+// step by step, as a new run that starts from the checkpoint's weights.
 func TestOtherDataAndMoments(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	base := newScene(t, "save_dtype: fp32\n")
@@ -284,7 +288,8 @@ func read(t *testing.T, name string) string {
 	return string(raw)
 }
 
-// TestEpochsGoOn: num_train_epochs counts rows, whatever steps they were taken in.
+// TestEpochsGoOn: num_train_epochs counts the rows that were trained on, also if a resumed run has
+// other steps than before.
 func TestEpochsGoOn(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -311,8 +316,8 @@ func TestEpochsGoOn(t *testing.T) {
 	checkError(t, err, true, "run.yaml", "num_train_epochs is 1", "step 12 is at epoch 4.00", "raise it", "give max_steps (the checkpoint's run had max_steps 12)", "earlier checkpoint")
 }
 
-// TestEndedEpochsAreDone: a run by num_train_epochs that has kept its model alone is
-// done, and the same command says so.
+// TestEndedEpochsAreDone: a finished run by num_train_epochs that keeps no checkpoints is
+// recognised as finished: the same command says so.
 func TestEndedEpochsAreDone(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "max_steps: -1\nnum_train_epochs: 1\nkeep_checkpoints: false\n")
@@ -322,8 +327,8 @@ func TestEndedEpochsAreDone(t *testing.T) {
 	}
 }
 
-// TestFromAnotherRun: a run begins from a checkpoint of another output directory,
-// and the same command goes on with what it has made itself.
+// TestFromAnotherRun: a run can start from a checkpoint in another run's output directory. The same
+// command then resumes from its own checkpoints.
 func TestFromAnotherRun(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -334,7 +339,8 @@ func TestFromAnotherRun(t *testing.T) {
 	if out := want.mustTrain(t); !strings.Contains(out, "resuming from "+from) {
 		t.Error(out)
 	}
-	// The rest of the run, and nothing else, is as it was.
+	// The metrics of steps 5 to 8 and the model equal those of the uninterrupted run, and there are
+	// no lines of earlier steps.
 	if g, w := want.metrics(t, timedKeys...), base.metrics(t, timedKeys...)[4:]; !slices.Equal(g, w) {
 		t.Errorf("metrics are\n%s\nwant\n%s", strings.Join(g, "\n"), strings.Join(w, "\n"))
 	}
@@ -359,8 +365,8 @@ func TestFromAnotherRun(t *testing.T) {
 	if out := got.mustTrain(t); !strings.Contains(out, "training is done") {
 		t.Errorf("run again:\n%s", out)
 	}
-	// A run from another one's checkpoint may compute in another dtype. Checkpoints in
-	// its directory that did not begin from there are mentioned.
+	// A run that starts from another run's checkpoint may have another compute dtype. It mentions
+	// checkpoints in its own directory that come from another start.
 	if out := want.in(t).with("compute_dtype: bf16\n").mustTrain(t); !strings.Contains(out, "compute_dtype bf16 (was fp32)") {
 		t.Errorf("other roundings:\n%s", out)
 	}

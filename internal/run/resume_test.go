@@ -19,7 +19,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// recipes are configurations whose runs must not notice that they were stopped.
+// recipes are configurations of runs that tests interrupt and resume. The first line may name a
+// model of recipeModels.
 var recipes = map[string]string{
 	"fp32":            "save_dtype: fp32\n",
 	"fp32-saved-bf16": "save_dtype: bf16\noptimizer_zstd: true\n",
@@ -55,7 +56,7 @@ var recipes = map[string]string{
 	"tied-bf16-clip":  "tied\ncompute_dtype: bf16\npipeline: {micro_batch_tokens: 1, activation_slots: 3}\nrecompute: full\n",
 }
 
-// recipeModels are the models that the first line of a recipe may name.
+// recipeModels are the models that the first line of a recipe can name, as keys under `model:`.
 var recipeModels = map[string]string{
 	"tied": "  tie_word_embeddings: true\n",
 	"experts": "  model_type: qwen3_moe\n  num_experts: 40\n  num_experts_per_tok: 1\n  moe_intermediate_size: 20\n  mlp_only_layers: [1]\n" +
@@ -143,10 +144,10 @@ func TestResumeAfterInterrupts(t *testing.T) {
 	}
 }
 
-// stopsAfter are hooks that stop a run when it reports step, or its first step if that
-// is a later one. The batch of the second step after that waits for the stop, so that
-// at most one more step is made. (If the batch of the very next step waited, so would
-// an evaluation that comes before the first step.)
+// stopsAfter returns hooks that interrupt a run when it reports step, or at its first report if
+// that is of a later step. The batch of the second step after that waits for the interruption, so
+// at most one more step is made. If the batch of the next step waited, an evaluation before the
+// first step would wait too.
 func stopsAfter(step int, cancel func()) settings.Hooks {
 	stopped := make(chan struct{})
 	var first, once sync.Once
@@ -168,7 +169,8 @@ func stopsAfter(step int, cancel func()) settings.Hooks {
 	}
 }
 
-// interrupted runs the scene with hooks that may cancel it.
+// interrupted trains the scene with the hooks that with returns. They may call cancel, which
+// interrupts the run.
 func (s scene) interrupted(t *testing.T, with func(cancel func()) settings.Hooks) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -182,8 +184,7 @@ func copyMetrics(t *testing.T, from, to scene) {
 	write(t, filepath.Join(to.out, settings.MetricsFile), string(raw))
 }
 
-// TestDone: a run that is done says so and changes nothing; keys that do not
-// matter may differ.
+// TestDone: a finished run says so and changes no file, also if keys that do not matter differ.
 func TestDone(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "")
@@ -202,7 +203,8 @@ func TestDone(t *testing.T) {
 			}
 		}
 	}
-	// A model that was not finished is written again, with the last evaluation.
+	// If the run was killed before its model was complete, the same command writes the model again,
+	// after the last evaluation.
 	testkit.NoError(t, os.Remove(filepath.Join(s.out, "model.safetensors")))
 	testkit.NoError(t, os.Remove(filepath.Join(s.out, settings.EndFile)))
 	s.mustTrain(t)
@@ -214,8 +216,8 @@ func TestDone(t *testing.T) {
 	}
 }
 
-// TestResumeWithOtherDepths: what does not matter may change from one part of a
-// run to the next, and does not show.
+// TestResumeWithOtherDepths: depths and other keys that do not affect results may change when a run
+// resumes, and no bit of the result changes.
 func TestResumeWithOtherDepths(t *testing.T) {
 	testkit.NotShort(t)
 	want := newScene(t, "save_steps: 2\n")
@@ -235,9 +237,8 @@ func TestResumeWithOtherDepths(t *testing.T) {
 	sameRun(t, got, want)
 }
 
-// poisoned is a scene from a model directory in which the embedding of one token is not
-// a number. One of its rows has that token, so of every three steps of an epoch one has
-// no finite loss.
+// poisoned returns a run from a model directory in which the embedding of one token is NaN. One of
+// its rows has that token, so one of the three steps of each epoch has no finite loss.
 func poisoned(t *testing.T) scene {
 	t.Helper()
 	s := withModel(t)

@@ -16,7 +16,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// textScene is a run of 8 steps on a text, in bytes.
+// textScene returns a run of 8 steps on a text whose tokens are its bytes.
 func textScene(t *testing.T, extra string) scene {
 	t.Helper()
 	s := newScene(t, "")
@@ -26,7 +26,7 @@ func textScene(t *testing.T, extra string) scene {
 		"  num_key_value_heads: 1\n  vocab_size: 512\n  max_position_embeddings: 64\n" + extra)
 }
 
-// samples reads samples.jsonl.
+// samples returns the lines of samples.jsonl.
 func (s scene) samples(t *testing.T) (out []report.SampleLine) {
 	t.Helper()
 	raw := testkit.Must(os.ReadFile(filepath.Join(s.out, settings.SamplesFile)))(t)
@@ -42,8 +42,8 @@ func (s scene) samples(t *testing.T) (out []report.SampleLine) {
 
 const sampling = "sample_steps: 3\nsample_prompts: [\"to be, \", not]\nsample_max_new_tokens: 5\nlogging_steps: 2\neval_steps: 3\n"
 
-// TestSamples: samples are made when they are due, and change no bit of the run: neither
-// of its weights nor of its losses, on weights in place and copied.
+// TestSamples: a run generates samples at the steps that sample_steps gives. They change no bit of
+// its weights and losses, with weights in place and copied.
 func TestSamples(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -71,8 +71,8 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestSamplesAreResumed: a run that is stopped anywhere, also in its samples, ends with
-// the samples of one that was not, each once.
+// TestSamplesAreResumed: a run that is interrupted at any point, also while it generates samples,
+// has after its resume the same samples as an uninterrupted run, each once.
 func TestSamplesAreResumed(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -104,7 +104,8 @@ func TestSamplesAreResumed(t *testing.T) {
 			if cut := strings.Contains(out, "were cut off and come first when the run goes on"); cut != strings.HasPrefix(name, "in ") {
 				t.Errorf("%s: %s", name, out)
 			}
-			// A kill may leave half a line, and lines of steps that are made again.
+			// A killed run may leave half a line, and lines of steps that the resumed run makes
+			// again.
 			f, err := os.OpenFile(filepath.Join(got.out, settings.SamplesFile), os.O_APPEND|os.O_WRONLY, 0)
 			if err == nil {
 				_, err = f.WriteString("{\"step\":7,\"prompt\":\"\",\"text\":\"\"}\n{\"step\":3,\"pro")
@@ -125,8 +126,8 @@ func TestSamplesAreResumed(t *testing.T) {
 	}
 }
 
-// TestSamplesNobodyCanWrite: where samples.jsonl cannot be written any more the run has
-// one note and goes on.
+// TestSamplesNobodyCanWrite: if samples.jsonl can no longer be written, the run prints one note and
+// continues.
 func TestSamplesNobodyCanWrite(t *testing.T) {
 	testkit.NotShort(t)
 	s := textScene(t, sampling).with("sample_steps: 1\n")
@@ -136,7 +137,7 @@ func TestSamplesNobodyCanWrite(t *testing.T) {
 	}
 }
 
-// noSamplesFS has a full disk for SamplesFile.
+// noSamplesFS is a disk that is full for SamplesFile alone.
 type noSamplesFS struct{ lazyFS }
 
 func (f noSamplesFS) Append(path string) (checkpoint.Log, error) {
@@ -151,7 +152,8 @@ type fullLog struct{ checkpoint.Log }
 
 func (fullLog) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
-// TestSamplesAsked: what cannot be continued is refused before the run begins.
+// TestSamplesAsked: prompts that the model cannot continue, such as one as long as a row, are
+// refused before the run begins.
 func TestSamplesAsked(t *testing.T) {
 	_, err := newScene(t, sampling).train(t, t.Context(), settings.Hooks{})
 	checkError(t, err, true, "sample_steps: there is no tokenizer for sample_prompts")
@@ -159,7 +161,7 @@ func TestSamplesAsked(t *testing.T) {
 	checkError(t, err, true, "it has 64 tokens and the model has 64 positions (max_position_embeddings)")
 }
 
-// TestChatSamples: where the data are chats a prompt goes through the template.
+// TestChatSamples: if the data is chats, a sample prompt is formatted by the chat template.
 func TestChatSamples(t *testing.T) {
 	s := textScene(t, "")
 	chats := filepath.Join(s.root, "chats.jsonl")

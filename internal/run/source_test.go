@@ -14,7 +14,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// withTower adds a file with a tensor that is not trained to a model directory.
+// withTower adds a second weight file with one tensor to the model directory dir. mt does not train
+// this tensor, like those of a vision tower.
 func withTower(t *testing.T, dir, data string) {
 	t.Helper()
 	w := testkit.Must(checkpoint.OpenWeights(dir))(t)
@@ -31,7 +32,8 @@ func withTower(t *testing.T, dir, data string) {
 	write(t, filepath.Join(dir, "model.safetensors.index.json"), string(index))
 }
 
-// TestStaleNote: a run says which tensors are copied, and that those of multi-token prediction are stale afterwards.
+// TestStaleNote: a run says which tensors it copies without training. It warns that those of
+// multi-token prediction are stale afterwards, because they fit the old weights.
 func TestStaleNote(t *testing.T) {
 	testkit.NotShort(t)
 	var out bytes.Buffer

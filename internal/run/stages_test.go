@@ -25,7 +25,7 @@ import (
 	"mt/model"
 )
 
-// openScene opens what is needed for a scene's run, planned, with nothing allocated.
+// openScene opens the data and model of a scene's run and plans it. Nothing large is allocated.
 func openScene(t *testing.T, s scene) *save.Output {
 	t.Helper()
 	var log bytes.Buffer
@@ -42,8 +42,8 @@ func openScene(t *testing.T, s scene) *save.Output {
 	return j
 }
 
-// TestInitialise: a new model has in every row what model.InitRow says of that
-// row, whatever the threads, and no two rows alike.
+// TestInitialise: every row of a new model has the values of model.InitRow for that row, for any
+// number of threads. No two rows are equal.
 func TestInitialise(t *testing.T) {
 	j := openScene(t, newScene(t, ""))
 	for _, threads := range []int{1, 3} {
@@ -76,7 +76,8 @@ func TestInitialise(t *testing.T) {
 	}
 }
 
-// TestEpochs: 11 rows, 4 a step, are 3 steps an epoch.
+// TestEpochs: with 11 rows and 4 rows a step, an epoch has 3 steps. num_train_epochs may be a
+// fraction.
 func TestEpochs(t *testing.T) {
 	for epochs, want := range map[string]int{"1": 3, "2": 6, "0.5": 2, "1.5": 5, "0.01": 1} {
 		s := newScene(t, "max_steps: -1\nnum_train_epochs: "+epochs+"\n")
@@ -86,8 +87,8 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// openSaver is a saver in a scene's output directory that has written the layers
-// of a step's checkpoint, and a log of metrics.
+// openSaver returns a saver for a scene's output directory. It has already written the layers of
+// the checkpoint of the given step, and has opened metrics.jsonl.
 func openSaver(t *testing.T, s scene, step int) *save.Saver {
 	t.Helper()
 	j := openScene(t, s)
@@ -105,8 +106,8 @@ func openSaver(t *testing.T, s scene, step int) *save.Saver {
 	return sv
 }
 
-// TestNoCheckpointWithoutItsMetrics: where a line of the metrics could not be
-// written a checkpoint behind it would stand for a run that nobody can read.
+// TestNoCheckpointWithoutItsMetrics: if a metrics line could not be written, no later checkpoint is
+// completed. A run resumed from it would have a gap in its metrics.
 func TestNoCheckpointWithoutItsMetrics(t *testing.T) {
 	s := newScene(t, "")
 	sv := openSaver(t, s, 5)
@@ -122,8 +123,8 @@ func TestNoCheckpointWithoutItsMetrics(t *testing.T) {
 	}
 }
 
-// TestCheckpointsKeepTheCountOfSkippedSteps: a run that is resumed gives up after
-// as many steps in a row as one that is not.
+// TestCheckpointsKeepTheCountOfSkippedSteps: a checkpoint contains the number of consecutive
+// skipped steps. A resumed run therefore gives up after as many as an uninterrupted one.
 func TestCheckpointsKeepTheCountOfSkippedSteps(t *testing.T) {
 	s := newScene(t, "")
 	sv := openSaver(t, s, 5)
@@ -139,8 +140,8 @@ func TestCheckpointsKeepTheCountOfSkippedSteps(t *testing.T) {
 	}
 }
 
-// TestFinished: there is nothing to do where the output directory holds the whole
-// model of the very checkpoint that a run would go on from.
+// TestFinished: a run is finished if its output directory holds the complete model of exactly the
+// checkpoint from which it would resume.
 func TestFinished(t *testing.T) {
 	s := newScene(t, "max_steps: 2\n")
 	s.mustTrain(t)
@@ -165,7 +166,7 @@ func TestFinished(t *testing.T) {
 	}
 }
 
-// TestSettingsStay: no stage writes to the configuration that a command was given.
+// TestSettingsStay: no stage of a run changes the Config that the command passed.
 func TestSettingsStay(t *testing.T) {
 	s := newScene(t, "max_steps: -1\nnum_train_epochs: 2\n")
 	c := s.config(t)
@@ -182,7 +183,7 @@ func TestSettingsStay(t *testing.T) {
 	}
 }
 
-// TestValuesStay: a stage does not write to the values of earlier stages.
+// TestValuesStay: no stage changes the values that earlier stages have returned.
 func TestValuesStay(t *testing.T) {
 	s := newScene(t, "")
 	s.mustTrain(t)

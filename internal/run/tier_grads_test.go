@@ -11,16 +11,17 @@ import (
 	"mt/internal/testkit"
 )
 
-// deep is a model with enough blocks that sharing slabs saves memory. sameSums has the settings that the bits depend
-// on.
+// deep gives a model so many blocks that sharing gradient slabs saves memory. sameSums fixes the
+// settings on which the bits of sums depend.
 const (
 	deep     = "num_hidden_layers: 8"
 	sameSums = "micro_batch_tokens: 24, head_shards: 1, activation_slots: 40"
 )
 
-// TestGradientsOnDisks: with clipping and the least host memory, gradients wait for the norm on disks. The run ends
-// like a run in memory, also from its checkpoints, says what goes where, and leaves no file. One byte less of memory
-// is refused, and so are the gradients of another run. Without long tests one checkpoint is drawn.
+// TestGradientsOnDisks: with clipping and the least host memory, gradients wait on disks until the
+// norm is known. The run has the same bits as a run in memory, also when resumed. It says what is
+// kept where, and leaves no file. A budget one byte smaller is refused, and so are gradient files
+// of another run. Without long tests one checkpoint is drawn.
 func TestGradientsOnDisks(t *testing.T) {
 	testkit.NotShort(t)
 	for name, extra := range map[string]string{"in place": "", "copied": "compute_dtype: bf16\nbinding: copy\n", "bf16": "compute_dtype: bf16\ngrad_dtype: bf16\n",

@@ -19,10 +19,11 @@ import (
 	"mt/internal/testkit"
 )
 
-// onDisks returns the scene with its states in two directories, because host_memory has room only for a part.
+// onDisks returns the scene with optimizer states in two directories, and with a host_memory that
+// has room for only half of the states.
 func (s scene) onDisks(t *testing.T) scene { return s.partOnDisks(t, 2) }
 
-// partOnDisks is onDisks with room in host memory for all but one n-th of the states.
+// partOnDisks is like onDisks, but host memory has room for all states except one n-th.
 func (s scene) partOnDisks(t *testing.T, n int64) scene {
 	t.Helper()
 	j, err := openRun(s.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
@@ -37,7 +38,7 @@ func (s scene) partOnDisks(t *testing.T, n int64) scene {
 		s.root, s.root, table.Host+table.AllDevices-state/n, j.Plan.Limits.MicroBatchTokens, j.Plan.Spec.Shards(), j.Plan.Depths.ActivationSlots))
 }
 
-// leastMemory is the least memory of the host with which a run of the scene goes.
+// leastMemory returns the smallest host_memory in bytes with which the scene's run can be planned.
 func leastMemory(t *testing.T, s scene) int64 {
 	t.Helper()
 	j, err := openRun(s.config(t), settings.Options{Stdout: os.Stdout, Stderr: os.Stderr}, open.Asks{Run: true}, nil)
@@ -48,8 +49,9 @@ func leastMemory(t *testing.T, s scene) int64 {
 	return least.Host
 }
 
-// endsAlike fails the test unless the run got with disks ended as the run want in memory, and left nothing in the directories.
-// It trains on from its checkpoints, or from one that is drawn, to the same model.
+// endsAlike fails unless the run got, with states on disks, ended with the same bits as the run
+// want in memory, and left no file in dirs. It also resumes got from each of its checkpoints, or
+// from a drawn one, and compares the final models.
 func endsAlike(t *testing.T, got, want scene, dirs ...string) {
 	t.Helper()
 	sameRun(t, got, want)
@@ -67,8 +69,9 @@ func endsAlike(t *testing.T, got, want scene, dirs ...string) {
 	}
 }
 
-// TestStatesOnDisks: a run with states on disks ends like a run in memory, with its checkpoints and an exact model.
-// It says what goes where, and leaves no file. Without long tests the resumed checkpoint is drawn.
+// TestStatesOnDisks: a run with optimizer states on disks has the same bits as a run in memory,
+// also in its checkpoints. It says what is kept where, and leaves no file. Without long tests the
+// resumed checkpoint is drawn.
 func TestStatesOnDisks(t *testing.T) {
 	testkit.NotShort(t)
 	for name, extra := range map[string]string{"fp32": "save_dtype: fp32\n", "unclipped": "compute_dtype: bf16\nmax_grad_norm: 0\nsave_dtype: fp32\n", "8-bit": "optim: adamw_8bit\n", "frozen": "freeze: [norm, 'layers\\.0\\.']\n",
@@ -94,8 +97,8 @@ func TestStatesOnDisks(t *testing.T) {
 	}
 }
 
-// TestMemoryIsAskedAnew: a run that began with a small host_memory goes on with what the machine has where the key is not given,
-// and to the same model.
+// TestMemoryIsAskedAnew: a run that began with a small host_memory and resumes without this key
+// uses the machine's whole memory. Its final model is the same.
 func TestMemoryIsAskedAnew(t *testing.T) {
 	want := newScene(t, "save_steps: 3\nrecompute: full\n")
 	want.mustTrain(t)
@@ -112,8 +115,9 @@ func TestMemoryIsAskedAnew(t *testing.T) {
 	}
 }
 
-// TestNumericsOfLittleMemory: settings that bits depend on and that follow from a small host_memory are named, with what a run
-// with room has; a run whose settings are given, or that has room, says nothing.
+// TestNumericsOfLittleMemory: a small host_memory can force settings that change bits. The run
+// names each of them, with the value that a run with enough memory has. It names none if memory
+// suffices or if the config gives the settings.
 func TestNumericsOfLittleMemory(t *testing.T) {
 	s := newScene(t, "")
 	s = s.with(fmt.Sprintf("state_dir: [%s/a]\n", s.root))
@@ -201,7 +205,7 @@ func TestCompressedStates(t *testing.T) {
 	}
 }
 
-// sameModel compares the final models of two runs.
+// sameModel fails unless two runs have the same final model.
 func sameModel(t *testing.T, got, want scene) {
 	t.Helper()
 	a, err := os.ReadFile(filepath.Join(got.out, "model.safetensors"))
@@ -212,8 +216,9 @@ func sameModel(t *testing.T, got, want scene) {
 	}
 }
 
-// TestDamagedState: a state that changes on its disk ends the run with an error that names layer, file and the
-// way out; the same command goes on from the checkpoint and ends as a run in memory.
+// TestDamagedState: if a state on disk changes behind the run's back, the run ends with an error
+// that names the layer, the file and the way out. The same command resumes from the checkpoint and
+// has the same bits as a run in memory.
 func TestDamagedState(t *testing.T) {
 	testkit.NotShort(t)
 	want := newScene(t, "save_steps: 2\nrecompute: full\n")
@@ -255,7 +260,8 @@ func TestDamagedState(t *testing.T) {
 	sameModel(t, s, want)
 }
 
-// TestStateDirectories: two runs cannot share a directory, and another run's directory is left alone.
+// TestStateDirectories: two runs cannot use the same state_dir, and the files of another run in it
+// are not touched.
 func TestStateDirectories(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "save_steps: 4\nrecompute: full\n").onDisks(t)

@@ -17,7 +17,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// proposals returns an emulated GPU whose algorithms take the given hours; nobody waits for them.
+// proposals returns an emulated GPU whose matrix-product algorithms report run times of the given
+// numbers of hours. Nothing waits for these times.
 func proposals(hours ...int) emu.Options {
 	o := emu.Options{Threads: 1}
 	for _, h := range hours {
@@ -26,7 +27,7 @@ func proposals(hours ...int) emu.Options {
 	return o
 }
 
-// timedFile is the only file of choices below the scene's cache folder.
+// timedFile returns the single file of recorded algorithms in the scene's cache folder.
 func timedFile(t *testing.T, s scene) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(s.root, "cache/matmul/*"))
@@ -42,9 +43,9 @@ func recordOf(t *testing.T, s scene) []byte {
 	return raw
 }
 
-// TestTimedProducts: a run takes the algorithms that are the fastest, records them and keeps them. The next
-// run takes the kept ones, whatever would be the fastest by then, and so has the same bits; one without
-// the key has others.
+// TestTimedProducts: with matmul: timed, a run measures the algorithms for matrix products, uses
+// the fastest and caches the choice. The next run uses the cached choice even if another algorithm
+// is faster by then, and so has the same bits. A run without the key uses other algorithms.
 func TestTimedProducts(t *testing.T) {
 	testkit.NotShort(t)
 	want := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nmax_steps: 2\n")
@@ -75,8 +76,8 @@ func TestTimedProducts(t *testing.T) {
 	}
 }
 
-// TestTimedResume: a run that is stopped, and goes on where nothing is kept any more and another algorithm
-// is the fastest, computes as it has recorded with its checkpoint.
+// TestTimedResume: a resumed run uses the algorithms that it recorded with its checkpoint. This
+// holds if the cache was deleted and another algorithm is the fastest now.
 func TestTimedResume(t *testing.T) {
 	testkit.NotShort(t)
 	want := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nmax_steps: 4\nsave_steps: 1\n")
@@ -104,8 +105,8 @@ func TestTimedResume(t *testing.T) {
 	sameRun(t, got, want)
 }
 
-// TestTimedBranch: the first run in another output directory computes as the one that it goes on from has recorded, unless it
-// chooses by another rule.
+// TestTimedBranch: a run in a new output directory that resumes another run's checkpoint uses that
+// run's recorded algorithms, unless its key matmul differs.
 func TestTimedBranch(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nmax_steps: 3\nsave_steps: 2\n")
@@ -140,8 +141,8 @@ func TestTimedBranch(t *testing.T) {
 	}
 }
 
-// TestTimedRecordWithCheckpoint: what a checkpoint needs to go on to the same bits is on disk when it is,
-// though the device be lost in the next step.
+// TestTimedRecordWithCheckpoint: the record of algorithms is on disk as soon as a checkpoint is. A
+// run whose device is lost in the next step can therefore resume with the same bits.
 func TestTimedRecordWithCheckpoint(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nmax_steps: 5\nsave_steps: 2\n")
@@ -162,8 +163,8 @@ func TestTimedRecordWithCheckpoint(t *testing.T) {
 	}
 }
 
-// TestTimedFiles: a file of choices that is damaged, too long or of something else is passed over with a note,
-// and replaced.
+// TestTimedFiles: a cached file of algorithms that is damaged, too long or of another kind is
+// ignored with a note, and replaced.
 func TestTimedFiles(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nmax_steps: 1\n")
@@ -193,8 +194,7 @@ func TestTimedFiles(t *testing.T) {
 	}
 }
 
-// TestTimedNowhere: where no algorithms are chosen the key says so, and where they would be chosen by several
-// that do not agree it is refused.
+// TestTimedNowhere: matmul: timed has no effect on a CPU, and a note says so.
 func TestTimedNowhere(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "device: cpu\nmatmul: timed\nmax_steps: 1\n")
@@ -203,7 +203,8 @@ func TestTimedNowhere(t *testing.T) {
 	}
 }
 
-// TestOwnProducts: metrics count the products that were not computed by cuBLASLt, and the run says why.
+// TestOwnProducts: the metrics count the products that mt's own kernels computed instead of
+// cuBLASLt, and the run says why.
 func TestOwnProducts(t *testing.T) {
 	testkit.NotShort(t)
 	for name, tc := range map[string]struct {

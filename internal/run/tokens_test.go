@@ -19,12 +19,12 @@ import (
 	"mt/model"
 )
 
-// chatTokens are the keys that give a model the tokens of chatml.
+// chatTokens are the keys that add the special tokens of the chat template chatml to a model.
 const chatTokens = "new_special_tokens: [\"<|im_start|>\", \"<|im_end|>\"]\nresize_vocab: true\n"
 
-// tokenScene trains on chats in chatml from a model of 256 bytes that was trained for a
-// step. With kind "tied" the model's head is its embedding, with "padded" it has 300
-// rows.
+// tokenScene returns a run on chats in chatml. It starts from a model with one token per byte, in
+// the directory base, which was trained for a step. If kind contains "tied", the head shares the
+// embedding's weights; if "padded", the embedding has 300 rows.
 func tokenScene(t *testing.T, kind string) (s scene, base string) {
 	t.Helper()
 	first := newScene(t, "max_steps: 1\nsave_dtype: fp32\nsave_steps: 0\n").bytes()
@@ -40,7 +40,7 @@ func tokenScene(t *testing.T, kind string) (s scene, base string) {
 	return s.with("dataset: a.jsonl\nmix_strategy: concat\ninterleave_probs: []\ntemplate: chatml\nmax_seq_len: 96\nmax_steps: 6\nsave_steps: 3\n" + chatTokens), first.out
 }
 
-// table reads a tensor of a model directory, row by row.
+// table returns a tensor of a model directory as a list of rows.
 func table(t *testing.T, dir, name string) [][]float32 {
 	t.Helper()
 	w := testkit.Must(checkpoint.OpenWeights(dir))(t)
@@ -57,9 +57,9 @@ func table(t *testing.T, dir, name string) [][]float32 {
 	return out
 }
 
-// TestAddedTokensTrain: a run with added tokens, interrupted and resumed, ends as
-// one that was not; what it leaves is a model with a tokenizer of these tokens,
-// which evaluates, and from which a run with the same keys goes on unchanged.
+// TestAddedTokensTrain: a run that adds tokens, interrupted and resumed, has the same bits as an
+// uninterrupted one. Its model has a tokenizer with these tokens and can be evaluated. A run with
+// the same keys that starts from it adds nothing.
 func TestAddedTokensTrain(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -111,8 +111,8 @@ func TestAddedTokensTrain(t *testing.T) {
 	}
 }
 
-// TestSpecialTokensTrain: tokens that special_tokens names are added where they are new, texts end
-// with the one that is eos_token, and what is saved says so.
+// TestSpecialTokensTrain: special_tokens adds the tokens that are new. Texts end with the token
+// named eos_token, and the saved tokenizer says so.
 func TestSpecialTokensTrain(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -182,8 +182,8 @@ func TestNewRowsAreTheMean(t *testing.T) {
 	}
 }
 
-// TestTokensThatFit: in a vocabulary with more rows than the tokenizer has tokens
-// nothing grows; a model made anew takes tokens like any other.
+// TestTokensThatFit: if the embedding has more rows than the tokenizer has tokens, added tokens use
+// the spare rows and nothing grows. A model trained from scratch gets tokens in the same way.
 func TestTokensThatFit(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -207,7 +207,7 @@ func TestTokensThatFit(t *testing.T) {
 	}
 }
 
-// TestTokenErrors: what cannot be added is said before any data is read.
+// TestTokenErrors: tokens that cannot be added give an error before any data is read.
 func TestTokenErrors(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -245,7 +245,7 @@ func TestTokenErrors(t *testing.T) {
 	}
 }
 
-// TestTokensOfAnotherRun: a checkpoint is of its vocabulary.
+// TestTokensOfAnotherRun: a run cannot resume a checkpoint that has other added tokens.
 func TestTokensOfAnotherRun(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

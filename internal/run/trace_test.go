@@ -18,7 +18,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// traceSpan is a span of a trace file, in µs.
+// traceSpan is an event of a trace file. Dur is its duration in µs.
 type traceSpan struct {
 	Ph, Name string
 	Dur      float64
@@ -28,7 +28,7 @@ type traceSpan struct {
 	}
 }
 
-// readTrace reads a trace file.
+// readTrace returns the events of a trace file.
 func readTrace(t *testing.T, path string) (out []traceSpan) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -46,8 +46,8 @@ func readTrace(t *testing.T, path string) (out []traceSpan) {
 	return out
 }
 
-// TestTraceFile: the gaps of a run's trace are the stalls of its metrics.jsonl; a second run
-// writes over the first one's trace; neither changes a bit of the run.
+// TestTraceFile: the gaps in a run's trace add up to the stalls in its metrics.jsonl. A second run
+// overwrites the trace of the first. Tracing changes no bit of the run.
 func TestTraceFile(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -62,7 +62,8 @@ func TestTraceFile(t *testing.T) {
 	}
 }
 
-// checkStalls compares the gaps of a trace with the stalls of metrics.jsonl.
+// checkStalls fails unless the gaps of a trace add up, for each step and cause, to the stalls in
+// metrics.jsonl.
 func (s scene) checkStalls(t *testing.T, spans []traceSpan) {
 	t.Helper()
 	gaps := map[int]map[string]float64{}
@@ -96,7 +97,7 @@ func (s scene) checkStalls(t *testing.T, spans []traceSpan) {
 	}
 }
 
-// fullDisk accepts a limited number of bytes.
+// fullDisk is a file that accepts room bytes and then fails.
 type fullDisk struct {
 	io.WriteCloser
 	room int
@@ -111,7 +112,8 @@ func (d *fullDisk) Write(b []byte) (int, error) {
 	return d.WriteCloser.Write(b)
 }
 
-// TestTraceOnAFullDisk: one warning, and the run ends as it would have.
+// TestTraceOnAFullDisk: if the trace file cannot be written any more, the run prints one warning
+// and has the same result.
 func TestTraceOnAFullDisk(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -128,8 +130,8 @@ func TestTraceOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestTraceThatCannotBe: a trace that cannot be written is refused before anything is read or
-// made, and what is in its place stays.
+// TestTraceThatCannotBe: if the trace file cannot be created, the run is refused before it reads or
+// writes anything. An existing file at the path stays.
 func TestTraceThatCannotBe(t *testing.T) {
 	testkit.NotShort(t)
 	s := newScene(t, "")
@@ -163,7 +165,8 @@ func TestTraceThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestTimelineFile: the last step is there where it was asked for, and only there.
+// TestTimelineFile: a run writes the timeline of its last step if the config asks for it, and
+// otherwise not.
 func TestTimelineFile(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

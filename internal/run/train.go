@@ -18,10 +18,10 @@ import (
 	"mt/internal/run/settings"
 )
 
-// Train runs c to its end, from the newest checkpoint if there is one. If that checkpoint does not load, Train tries
-// the one before. If ctx is cancelled, the run ends after the current step, which is saved. The error is then
-// ErrResumable, or ErrInterrupted if the keys say that no resumable state is saved. With a World all of its ranks
-// train together.
+// Train runs c to its end, from the newest checkpoint if there is one. If that checkpoint does not
+// load, Train tries the one before. If ctx is cancelled, the run ends after the current step, which
+// is saved. The error is then ErrResumable, or ErrInterrupted if the keys say that no resumable
+// state is saved. If o.World has several ranks, all of them must call Train and train together.
 func Train(ctx context.Context, c *config.Config, o settings.Options) error {
 	if o.World != nil && o.World.Size() > 1 {
 		return ranks.Run(ctx, c.OutputDir, o, func(o settings.Options, t *ranks.Group) error { return trainUntilLoaded(ctx, c, o, t) })

@@ -13,9 +13,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestUnreadableCheckpoint: a disk that cannot be read ends the run with the disk's
-// error. Nothing is cut or removed as it would be if the newest checkpoint were
-// damaged.
+// TestUnreadableCheckpoint: an I/O error while reading a checkpoint ends the run with this error.
+// The checkpoint counts as unknown and not as damaged, so nothing is removed or cut from the
+// metrics.
 func TestUnreadableCheckpoint(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -50,9 +50,9 @@ func TestUnreadableCheckpoint(t *testing.T) {
 	sameRun(t, got, s)
 }
 
-// TestCheckpointThatDoesNotLoad: a checkpoint whose checksums are right but which does
-// not fit the model is skipped as a damaged one is; where it is the only one, or was
-// named, the run ends.
+// TestCheckpointThatDoesNotLoad: a checkpoint with correct checksums that does not fit the model is
+// skipped like a damaged one. If it is the only checkpoint, or the config names it, the run ends
+// with an error.
 func TestCheckpointThatDoesNotLoad(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -82,8 +82,8 @@ func TestCheckpointThatDoesNotLoad(t *testing.T) {
 	checkError(t, err, true, "run.yaml: resume_from_checkpoint: no checkpoint in "+only.out+" is valid: ", "belongs to no parameter", "resume_from_checkpoint: false")
 }
 
-// swapLayers replaces the optimizer file of layer 1 by layer 2's. The manifest has version 1, which had no checksum
-// of its own.
+// swapLayers replaces the optimizer file of layer 1 by that of layer 2. It writes a manifest of
+// version 1 with matching checksums; such manifests have no checksum of their own.
 func swapLayers(t *testing.T, dir string) {
 	t.Helper()
 	file := func(layer string) string { return "optimizer/layer-0000" + layer + ".safetensors" }
@@ -109,8 +109,8 @@ func swapLayers(t *testing.T, dir string) {
 	write(t, filepath.Join(dir, "manifest.json"), string(raw))
 }
 
-// TestFinishedRunThatCannotBeRead: where the disk does not let the mark of a finished
-// run be read, the run is not begun again over its model.
+// TestFinishedRunThatCannotBeRead: if the file that marks a run as finished cannot be read, the run
+// does not start anew and overwrite the model.
 func TestFinishedRunThatCannotBeRead(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	const unreadable = "/proc/self/mem" // a file of which the first byte is an I/O error

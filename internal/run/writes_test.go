@@ -17,7 +17,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// saved lists the checkpoints of a scene, "*" behind those that can be resumed.
+// saved returns the names of a scene's checkpoints, with "*" behind those that can be resumed.
 func (s scene) saved(t *testing.T) []string {
 	t.Helper()
 	dirs := testkit.Must(filepath.Glob(filepath.Join(s.out, "checkpoint-*")))(t)
@@ -35,7 +35,7 @@ func (s scene) saved(t *testing.T) []string {
 	return out
 }
 
-// evaluated lists the steps of a scene's evaluations.
+// evaluated returns the steps at which a scene was evaluated.
 func (s scene) evaluated(t *testing.T) []string {
 	t.Helper()
 	var out []string
@@ -52,9 +52,9 @@ func (s scene) evaluated(t *testing.T) []string {
 	return out
 }
 
-// TestWhatIsSaved: the keys say which checkpoints a run of 8 steps, 3 an epoch,
-// leaves and when it evaluates, and change no bit of the model. The same command
-// again says that all is done.
+// TestWhatIsSaved: the keys decide which checkpoints a run of 8 steps, 3 per epoch, leaves and at
+// which steps it evaluates. They change no bit of the model. The same command again says that the
+// run is finished.
 func TestWhatIsSaved(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -100,8 +100,8 @@ func TestWhatIsSaved(t *testing.T) {
 	}
 }
 
-// TestModelOnlyCheckpoint: what save_only_model leaves is a model directory that
-// another run trains from.
+// TestModelOnlyCheckpoint: a checkpoint of a run with save_only_model is a model directory from
+// which another run can train.
 func TestModelOnlyCheckpoint(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -122,8 +122,8 @@ func TestModelOnlyCheckpoint(t *testing.T) {
 	checkError(t, err, true, "run.yaml:", dir+" was saved with save_only_model", "model_name_or_path: "+dir)
 }
 
-// TestEndedRunIsNotLengthened: a run whose last checkpoint remains continues to more steps. A run that left only its
-// model says what can be done.
+// TestEndedRunIsNotLengthened: a finished run that kept its last checkpoint can continue to a
+// larger max_steps. A run that kept only its model cannot, and says what to do instead.
 func TestEndedRunIsNotLengthened(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -147,9 +147,9 @@ func TestEndedRunIsNotLengthened(t *testing.T) {
 	}
 }
 
-// TestDamagedEnd: a finished run without a checkpoint whose model or mark is damaged is
-// not begun again over what is left; where nothing is left of the model, or a
-// checkpoint is there, it is.
+// TestDamagedEnd: a finished run without checkpoints, whose model or end mark is damaged, does not
+// start anew over the rest of the model. It starts anew if nothing of the model is left, and
+// resumes if there is a checkpoint.
 func TestDamagedEnd(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
@@ -192,8 +192,8 @@ func TestDamagedEnd(t *testing.T) {
 	again(kept, "with a checkpoint")
 }
 
-// TestInterruptedWithoutCheckpoints: an interrupted run that keeps nothing says
-// so, and begins again.
+// TestInterruptedWithoutCheckpoints: an interrupted run that saves no checkpoints says so, and the
+// same command begins anew.
 func TestInterruptedWithoutCheckpoints(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	for extra, tc := range map[string]struct{ says, again string }{
@@ -212,12 +212,12 @@ func TestInterruptedWithoutCheckpoints(t *testing.T) {
 	}
 }
 
-// TestInterruptedAtTheEnd: a run whose last step is not saved writes its model
-// although it is stopped before the evaluation.
+// TestInterruptedAtTheEnd: a run that saves no checkpoint of its last step, and is interrupted in
+// the evaluation after it, still writes its model.
 func TestInterruptedAtTheEnd(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })
-	// Each pass of the evaluation has one row.
+	// Each batch of the evaluation has one row, so the evaluation can be interrupted between rows.
 	want := newScene(t, "val_size: 7\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 1\npipeline: {batches_ahead: 1}\n")
 	want.mustTrain(t)
 	for _, extra := range []string{"save_strategy: no\n", "keep_checkpoints: false\nsave_steps: 4\n", "save_only_model: true\n"} {
@@ -241,14 +241,14 @@ func TestInterruptedAtTheEnd(t *testing.T) {
 	}
 }
 
-// modelBytes is the model that a scene has left.
+// modelBytes returns the content of the model.safetensors that the scene's run has written.
 func (s scene) modelBytes(t *testing.T) string {
 	t.Helper()
 	raw := testkit.Must(os.ReadFile(filepath.Join(s.out, "model.safetensors")))(t)
 	return string(raw)
 }
 
-// cancelAt is an output that cancels when a word is written to it.
+// cancelAt is a writer for a run's output that cancels the run when the output contains word.
 type cancelAt struct {
 	word   string
 	cancel func()
@@ -261,8 +261,8 @@ func (c cancelAt) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestInterruptedSample: a run without checkpoints is done once its model is written,
-// also where it is interrupted in its sample.
+// TestInterruptedSample: a run without checkpoints is finished once its model is written, even if
+// it is interrupted while it generates the final sample.
 func TestInterruptedSample(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_strategy: no\nmax_steps: 1\nsample_prompt: \"x\"\n")
@@ -279,8 +279,8 @@ func TestInterruptedSample(t *testing.T) {
 	}
 }
 
-// TestEpochsOfAnAlteredRun: an epoch ends with its last row, also where steps came to
-// have fewer rows in the middle of an epoch.
+// TestEpochsOfAnAlteredRun: an epoch ends with its last row, even if a resumed run has fewer rows
+// per step from the middle of the epoch on.
 func TestEpochsOfAnAlteredRun(t *testing.T) {
 	testkit.NotShort(t)
 	t.Cleanup(func() { checkClean(t) })

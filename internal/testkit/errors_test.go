@@ -13,7 +13,8 @@ func (n *noted) Fatal(args ...any) {
 	runtime.Goexit()
 }
 
-// TestErrorsEndTests: an error ends the test with its text, and none lets it go on with the value.
+// TestErrorsEndTests: NoError and Must end the test with the error's text. Without an error the
+// test continues, and Must returns the value.
 func TestErrorsEndTests(t *testing.T) {
 	n := &noted{TB: t}
 	var went []int
@@ -39,12 +40,12 @@ func TestErrorsEndTests(t *testing.T) {
 	}
 }
 
-// closer is closed with its error.
+// closer is an io.Closer whose Close returns err.
 type closer struct{ err error }
 
 func (c closer) Close() error { return c.err }
 
-// TestClose: what fails to close when a test ends is reported, and only that.
+// TestClose: an error of closing at the end of a test is reported; a successful close is not.
 func TestClose(t *testing.T) {
 	n := &noted{TB: t}
 	t.Run("a test", func(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// noted is a test that keeps its errors.
+// noted is a testing.TB that records the errors reported to it.
 type noted struct {
 	testing.TB
 	errors []string
@@ -20,7 +20,7 @@ func (n *noted) Errorf(format string, args ...any) {
 	n.errors = append(n.errors, fmt.Sprintf(format, args...))
 }
 
-// TestCheck: each wrong fact is named, and no right one is.
+// TestCheck: Check reports each fact whose value is wrong, by name, and no other.
 func TestCheck(t *testing.T) {
 	n := &noted{TB: t}
 	Check(n, "a head",

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestLeftOut: without the variable a long test is skipped and a count is its part,
-// with it neither.
+// TestLeftOut: without MT_LONG, LongOnly skips a test and Count returns part. With it, the test
+// runs and Count returns whole.
 func TestLeftOut(t *testing.T) {
 	if set := os.Getenv(LongVariable) != ""; LongAsked() != set {
 		t.Errorf("%s is set: %t, asked: %t", LongVariable, set, LongAsked())
@@ -49,7 +49,7 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestDraw: one in n is drawn, and every one where all are asked for.
+// TestDraw: with MT_LONG=1 about one draw in n runs its test, and with MT_LONG=all every draw does.
 func TestDraw(t *testing.T) {
 	for value, want := range map[string]int{"1": 1000, Everything: 3000} {
 		t.Setenv(LongVariable, value)
@@ -65,7 +65,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// TestSeed: what tests draw is the same in every run, but where everything is asked for.
+// TestSeed: the seed is the same in every run, except with MT_LONG=all, where it is random.
 func TestSeed(t *testing.T) {
 	for value, same := range map[string]bool{"": true, "1": true, Everything: false} {
 		t.Setenv(LongVariable, value)
@@ -91,7 +91,7 @@ func TestDrawnInRace(t *testing.T) {
 	}
 }
 
-// TestNotShort: a test is skipped where -short is given, and only there.
+// TestNotShort: NotShort skips a test exactly if -short is given.
 func TestNotShort(t *testing.T) {
 	short := flag.Lookup("test.short")
 	was := short.Value.String()

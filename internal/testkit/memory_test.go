@@ -7,10 +7,11 @@ import (
 	"testing"
 )
 
-// given is where temporary files are to be, and temporary where they are while InMemory runs tests.
+// given is TMPDIR before InMemory runs, and temporary is TMPDIR while the tests run.
 var given, temporary string
 
-// TestMain has the package's own tests run by InMemory, and fails if that leaves its directory behind.
+// TestMain runs this package's tests by InMemory. It fails if InMemory leaves its temporary
+// directory behind.
 func TestMain(m *testing.M) {
 	given = os.Getenv("TMPDIR")
 	code := InMemory(m)
@@ -27,7 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestInMemory: files of tests are in a directory of the run's own, or where they were to be.
+// TestInMemory: InMemory gives the tests a temporary directory in memory, unless TMPDIR was set
+// before.
 func TestInMemory(t *testing.T) {
 	temporary = os.Getenv("TMPDIR")
 	if temporary == "" {

@@ -99,7 +99,7 @@ type saying struct {
 	b  bytes.Buffer
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. It appends to the collected output.
 func (s *saying) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

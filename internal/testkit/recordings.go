@@ -13,12 +13,14 @@ const RecordingsVariable = "MT_FIXTURES"
 
 // families lists the cases in the folder "families" beside the repository whose models mt can train.
 var families = []string{
+	"afmoe",
 	"apertus",
 	"cohere2",
 	"deepseekv3",
 	"ernie4_5moe",
 	"falconh1",
 	"gemma4",
+	"gemma4-e",
 	"gemma4-moe",
 	"glm4",
 	"glm4moe",
@@ -29,6 +31,7 @@ var families = []string{
 	"granitehybrid",
 	"hunyuandense",
 	"hyv3",
+	"kimilinear",
 	"lfm2",
 	"ministral3",
 	"mistral3",

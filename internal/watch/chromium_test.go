@@ -36,7 +36,7 @@ type browser struct {
 	gone    chan struct{}
 }
 
-// reply is a message of the browser.
+// reply is a message of the browser: the answer to a command with that ID, or an event.
 type reply struct {
 	ID     int             `json:"id"`
 	Method string          `json:"method"`
@@ -92,7 +92,8 @@ func openBrowser(t *testing.T) *browser {
 	return b
 }
 
-// listen passes the browser's messages to their waiters.
+// listen reads the browser's messages from the pipe. It passes each answer to the call that waits
+// for it, and collects errors of the page.
 func (b *browser) listen(from *os.File) {
 	defer close(b.gone)
 	in := bufio.NewReader(from)
@@ -199,7 +200,7 @@ func (b *browser) errors() []string {
 	return out
 }
 
-// as sets the window width and the colour scheme.
+// as sets the width of the browser window in pixels, and the colour scheme: light or dark.
 func (b *browser) as(t *testing.T, width int, scheme string) {
 	t.Helper()
 	b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
@@ -248,7 +249,7 @@ func (b *browser) shootSmall(t *testing.T, name string, width, height int) {
 	testkit.NoError(t, os.WriteFile(filepath.Join(*shots, name+".png"), out.Bytes(), 0o644))
 }
 
-// few returns a picture in its 256 most frequent colours.
+// few returns the picture reduced to its 256 most frequent colours, which makes a small file.
 func few(from image.Image) *image.Paletted {
 	counts := map[color.Color]int{}
 	box := from.Bounds()

@@ -49,7 +49,8 @@ func madeUp(t *testing.T, dir string, done, of int, higher float64) string {
 	return dir
 }
 
-// madeUpTimeline returns a step of 24 layers with a stream in each direction, two actors and slots.
+// madeUpTimeline returns the timeline.json of an invented step of 24 layers, with a stream in each
+// direction, two actors and slots.
 func madeUpTimeline() string {
 	tracks := map[string][]string{}
 	add := func(track, format string, args ...any) {

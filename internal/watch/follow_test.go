@@ -50,7 +50,7 @@ func TestFollow(t *testing.T) {
 	expect("a directory", false)
 }
 
-// TestFollowAFileInGrowth: a fast writer does not keep a reader reading forever.
+// TestFollowAFileInGrowth: read returns even if the file grows as fast as it is read.
 func TestFollowAFileInGrowth(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "x", "1\n2\n")
@@ -179,7 +179,8 @@ func TestFollowSamplesLongLines(t *testing.T) {
 		}
 		got = append(got, i)
 	})
-	// The long line takes three of seven bytes, so it covers eight or nine of the places.
+	// The long line takes three sevenths of the file, so eight or nine of the sampled places lie in
+	// it. Only one of them returns a line.
 	if n := len(got); n < 10 || n > 14 || got[0] != 0 || got[n-1] != 999 || !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != n {
 		t.Errorf("of 1000 lines with a long one: %v", got)
 	}

@@ -17,7 +17,8 @@ var (
 	of    = flag.String("of", "", "with -shots: of the runs in these output directories too, separated by commas")
 )
 
-// serving serves the runs in dirs with a short interval.
+// serving serves the dashboard of the runs in dirs. The server looks at the files more often than
+// usual, so that tests are fast.
 func serving(t *testing.T, within bool, dirs ...string) *Server {
 	t.Helper()
 	at, err := ParseAddress("0")
@@ -32,7 +33,8 @@ func serving(t *testing.T, within bool, dirs ...string) *Server {
 // fits is true if the page has no horizontal scroll bar.
 const fits = `document.documentElement.scrollWidth <= document.documentElement.clientWidth`
 
-// TestPage opens the page in a browser.
+// TestPage opens the page in a browser and runs all tests of the page there, since Chromium takes
+// long to start.
 func TestPage(t *testing.T) {
 	testkit.NotShort(t)
 	b := openBrowser(t)
@@ -47,7 +49,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// looks checks a running run and several runs, one of them finished, on a phone and on a desktop, in light and dark.
+// looks tests that the page of a running run, and of several runs, fits and has no errors on a
+// phone and on a desktop, in light and dark.
 func looks(t *testing.T, b *browser) {
 	base := t.TempDir()
 	running := madeUp(t, filepath.Join(base, "running"), 400, 1000, 0)
@@ -111,7 +114,8 @@ func check(t *testing.T, b *browser, name string, conditions ...string) {
 	}
 }
 
-// lives: the page follows a run: new lines, lines voided by a resume, the end. It reacts to pointer and keys.
+// lives tests that the page follows a run: new lines, lines that a resume replaces, and the end. It
+// also reacts to the pointer and to keys.
 func lives(t *testing.T, b *browser) {
 	base := t.TempDir()
 	run := madeUp(t, filepath.Join(base, "run"), 400, 1000, 0)
@@ -177,7 +181,8 @@ func lives(t *testing.T, b *browser) {
 	check(t, b, "at the end", fits)
 }
 
-// nothingYet: a run without output has a page, and its numbers appear later.
+// nothingYet tests that a run without any output has a page, and that its numbers appear once they
+// exist.
 func nothingYet(t *testing.T, b *browser) {
 	dir := filepath.Join(t.TempDir(), "run")
 	write(t, dir, configFile, "")

@@ -23,7 +23,7 @@ const (
 	batch    = 200  // lines per event
 )
 
-// CheckRun returns an error unless dir is the output directory of a run.
+// CheckRun returns an error unless dir looks like the output directory of a run.
 func CheckRun(dir string) error {
 	st, err := os.Stat(dir)
 	switch {
@@ -66,7 +66,8 @@ func last(dir string) string {
 	return filepath.Base(dir)
 }
 
-// state tells the viewer how far a run is; its metrics are sent apart.
+// state is the event that tells the viewer how far a run is. The metrics are sent in separate
+// events.
 type state struct {
 	Run  int     `json:"run"`
 	Done bool    `json:"done"`  // the model is written

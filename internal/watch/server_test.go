@@ -16,7 +16,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestOnlyWithTheToken: without the token nothing is readable, nor from another site whose name resolves here.
+// TestOnlyWithTheToken: nothing can be read without the token. Requests with a foreign host name,
+// as from a site whose name resolves to this machine, are refused too.
 func TestOnlyWithTheToken(t *testing.T) {
 	s := serving(t, true, madeUp(t, filepath.Join(t.TempDir(), "run"), 20, 100, 0))
 	base, _, _ := strings.Cut(s.URL(), "?")
@@ -109,7 +110,7 @@ func (s *stream) event(t *testing.T) (name string, data map[string]any) {
 	}
 }
 
-// expect reads up to the next event called want and returns its data.
+// expect skips events until the next one called want, and returns its data.
 func (s *stream) expect(t *testing.T, want string) map[string]any {
 	t.Helper()
 	for {
@@ -130,8 +131,8 @@ func steps(data map[string]any) (out []float64) {
 	return out
 }
 
-// TestEvents: a viewer receives the existing state, new lines, the lines that a resumed run voids and rewrites, and
-// the end.
+// TestEvents: a viewer receives the state of the runs, new lines, the lines that a resumed run
+// replaces, and the end.
 func TestEvents(t *testing.T) {
 	base := t.TempDir()
 	first, second := madeUp(t, filepath.Join(base, "a"), 30, 100, 0), filepath.Join(base, "b")
@@ -186,8 +187,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestViewersComeAndGo: a viewer that leaves makes room, a viewer above the limit is rejected, and a viewer that does
-// not read delays nobody.
+// TestViewersComeAndGo: a viewer that leaves makes room for another, a viewer above the limit is
+// rejected, and a viewer that does not read delays nobody.
 func TestViewersComeAndGo(t *testing.T) {
 	dir := madeUp(t, filepath.Join(t.TempDir(), "run"), 30, 100, 0)
 	s := serving(t, true, dir)
@@ -221,7 +222,8 @@ func (s *Server) count() int {
 	return s.watching
 }
 
-// TestCloseDoesNotWait: Close waits for a viewer that does not read for the documented time, and then drops it.
+// TestCloseDoesNotWait: if a viewer does not read, Close waits as long as documented and then drops
+// the viewer.
 func TestCloseDoesNotWait(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	write(t, dir, metricsFile, strings.Repeat(`{"step":1,"eval_loss":1,"text":"`+strings.Repeat("x", 1000)+"\"}\n", 20000))
@@ -257,7 +259,8 @@ func (f *flushed) Flush() {
 	}
 }
 
-// TestAnswersBeforeItReads: names and configurations of runs are sent before metrics are read.
+// TestAnswersBeforeItReads: the names and configurations of runs are sent to a new viewer before
+// the metrics, which may be large, are read.
 func TestAnswersBeforeItReads(t *testing.T) {
 	s := serving(t, true, madeUp(t, filepath.Join(t.TempDir(), "run"), 20, 100, 0))
 	left, leave := context.WithCancel(t.Context())

@@ -63,7 +63,8 @@ func (s Spec) InParts() bool {
 	return slices.ContainsFunc(s.Layers, func(l Layer) bool { return l.Tiles > 1 })
 }
 
-// of returns s with Held, the tiles that the previous pass left in slots, reduced to those of one lane.
+// of returns the settings for a lane: s.Held, the tiles that the previous pass left in slots, keeps
+// only that lane's tiles.
 func (s Spec) of(lane int) Spec {
 	var held []int
 	if len(s.Held) == 0 {

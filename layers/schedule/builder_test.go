@@ -22,8 +22,9 @@ func drawLanes(r *rand.Rand, layers, n int) []int {
 	return out
 }
 
-// TestProgramsOfLanes runs the programs of lanes side by side, in any order that passing activations allows. They end,
-// every launch finds its inputs, and each lane's launches keep the order of one lane with all layers.
+// TestProgramsOfLanes simulates the programs of several lanes side by side, in any order that
+// passing activations allows. All programs end, every launch finds its inputs, and the launches of
+// each lane have the order that they have on one lane with all layers.
 func TestProgramsOfLanes(t *testing.T) {
 	passedOn := 0
 	for seed := range int64(600) {
@@ -56,7 +57,8 @@ func TestProgramsOfLanes(t *testing.T) {
 	}
 }
 
-// made lists a program's launches of a lane's layers.
+// made lists the launches of a program that belong to layers of a lane, in words that tests
+// compare.
 func made(p *Program, s Spec, lane int) (out []string) {
 	for _, l := range p.Launches {
 		if v := p.Visits[l.Visit]; s.On(v.Layer) == lane {
@@ -66,7 +68,7 @@ func made(p *Program, s Spec, lane int) (out []string) {
 	return out
 }
 
-// lanesAtWork runs the programs of lanes with words as activations.
+// lanesAtWork simulates the programs of several lanes. Words stand for the contents of activations.
 type lanesAtWork struct {
 	spec     Spec
 	programs []*Program
@@ -171,7 +173,8 @@ func (y *lanesAtWork) release(lane int, o Object, r Release) error {
 	return nil
 }
 
-// compute checks the inputs of a launch and makes its output.
+// compute simulates a launch: it checks that the input activations have the right contents, and
+// sets the content of the output.
 func (y *lanesAtWork) compute(lane int, l Launch, v Visit) error {
 	mb := l.MicroBatch
 	input := func(layer int) string { return fmt.Sprintf("input of layer %d, micro-batch %d", layer, mb) }

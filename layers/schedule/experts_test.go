@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestMicroBatchesTurnAroundAtExperts: the order of micro-batches reverses from sweep to sweep, in forward and
-// backward.
+// TestMicroBatchesTurnAroundAtExperts: with Zigzag order, each sweep of the micro-batches takes
+// them in the reverse order of the previous sweep, in forward and backward. A layer with experts
+// has two sweeps.
 func TestMicroBatchesTurnAroundAtExperts(t *testing.T) {
 	for experts := 1; experts <= 4; experts++ {
 		p := planned(t, false, Spec{Layers: withExperts(3, experts), WeightSlots: 2, ActivationSlots: 9}, 3, 2, 1)
@@ -33,9 +34,10 @@ func TestMicroBatchesTurnAroundAtExperts(t *testing.T) {
 	}
 }
 
-// TestTrafficOfExperts: every part of a layer is a separate tile. The backward need not fetch the tiles that the
-// forward used last. A pass of an evaluation reuses the slots of the previous pass, except experts on demand, which may
-// not have been fetched. The last pass leaves nothing.
+// TestTrafficOfExperts counts the tiles that a pass fetches; the router and each expert are
+// separate tiles. The backward does not fetch the tiles that the forward used last, because they
+// are still in slots. A pass of an evaluation reuses the tiles that the previous pass left in
+// slots, except experts fetched on demand, which may be missing. The last pass leaves none.
 func TestTrafficOfExperts(t *testing.T) {
 	for experts := 1; experts <= 5; experts++ {
 		for slots := 2; slots <= 8; slots++ {

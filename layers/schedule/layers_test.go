@@ -1,8 +1,10 @@
 package schedule
 
-// This file makes layers with the visits of real layers. Package layers tests that its kinds give the same visits.
+// This file makes layers for tests, with the visits that real layers have. Package layers tests
+// that its kinds give the same visits.
 
-// passed returns a layer that every pass visits once, such as a dense block.
+// passed returns a layer that every pass visits once, such as a dense block. forward and backward
+// say what the visits use.
 func passed(stage Stage, class Class, forward, backward Uses) Layer {
 	up := []Visit{{Stage: stage, Parts: 1, Uses: forward}}
 	return Layer{Tiles: 1, Sweeps: 1, Class: class, Forward: up, Evaluate: up, Backward: []Visit{{Stage: stage, Parts: 1, Uses: backward}}}
@@ -14,7 +16,7 @@ func block() Layer {
 	return passed(Block, Streamed, Weights|Input|Output, Weights|AccumulatesGrad|Input|UpdatesGradInPlace)
 }
 
-// routed returns a layer with experts.
+// routed returns a layer with a router and this number of experts.
 func routed(experts int) Layer {
 	up, down := []Visit{{Stage: Route, Uses: Weights | Input}}, []Visit{{Stage: Route, Turn: 1, Uses: Weights | Input | ReadsGrad}}
 	for k := range experts {
@@ -26,7 +28,7 @@ func routed(experts int) Layer {
 	return Layer{Tiles: 1 + experts, Sweeps: 2, Forward: up, Backward: down, Evaluate: up}
 }
 
-// head returns a head in parts.
+// head returns a head with this number of parts; 1: a whole head.
 func head(parts int) Layer {
 	if parts == 1 {
 		l := passed(Head, Whole, Weights|Input, Weights|AccumulatesGrad|UpdatesGradInPlace)
@@ -44,7 +46,7 @@ func head(parts int) Layer {
 	return l
 }
 
-// dense returns n layers without experts, the last one in parts.
+// dense returns n layers without experts: embedding, blocks, and a head with this number of parts.
 func dense(n, parts int) []Layer {
 	out := []Layer{embedding()}
 	for range n - 2 {

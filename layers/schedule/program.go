@@ -12,8 +12,9 @@ type Launch struct {
 	Tokens     int // of the micro-batch; 0: all micro-batches
 	// In, Out and Grad are numbers of objects (activations); −1: none.
 	//
-	// In is the layer's input. Out is written by the launch: the layer's output, or the gradient of a head in parts.
-	// Grad is the gradient of the layer's output. The launch reads it, or replaces it by the gradient of the input.
+	// In is the layer's input. The launch writes Out: the layer's output or, in a head in parts,
+	// the gradient of the head's input. Grad is the gradient of the layer's output. The launch
+	// reads it, or replaces it by the gradient of the input.
 	In, Out, Grad int
 	Releases      []Release // objects that leave their slots after it
 }
@@ -35,8 +36,8 @@ type Object struct {
 	Passage int
 }
 
-// Order is the order in which visits take the micro-batches. Gradients are summed in this order. Rounding depends on
-// it, so two orders give different bits.
+// Order is the order in which visits take the micro-batches. Gradients are summed in this order.
+// The order decides how they are rounded, so two orders give different bits.
 type Order uint8
 
 // The two orders.
@@ -51,7 +52,8 @@ const (
 
 func (o Order) String() string { return [...]string{"zigzag", "lanes"}[o] }
 
-// Spec and the sizes of the micro-batches determine a program.
+// Spec has the settings from which a program is planned. A program depends only on these and on the
+// sizes of the micro-batches.
 type Spec struct {
 	Order           Order
 	Layers          []Layer // including embedding and head
@@ -76,8 +78,8 @@ type Program struct {
 	// WeightTakes lists the visits whose weights must be fetched, in order.
 	WeightTakes []int
 	ActTakes    []Take // activation slots to acquire, in order
-	// Stale lists the tiles that the previous pass left in slots (Spec.Held) and that nobody needs. They are released
-	// before the program starts.
+	// Stale lists tiles left in slots by the previous pass (Spec.Held) that this program does not
+	// use. Their slots are released before the program starts.
 	Stale      []int
 	HostTokens int   // size of the lane's spill memory, in tokens
 	Held       []int // tiles in slots at the end
@@ -132,9 +134,11 @@ func Programs(s Spec, tokens []int) ([]*Program, error) {
 	return b.programs, nil
 }
 
-// finishReleases decides which releases copy an object to another lane, and where each spilled object lies on the host.
-// n is the number of micro-batches. When an object is no longer used, the next object of the same micro-batch takes its
-// place. That is safe, because the last launch that uses the old object precedes the copy that overwrites it.
+// finishReleases completes the plan of when objects leave their slots. It decides which objects are
+// copied to another lane, and where each spilled object lies on the host. n is the number of
+// micro-batches. When an object on the host is no longer used, the next object of the same
+// micro-batch reuses its place. That is safe, because the last launch that uses the old object
+// precedes the copy that overwrites it.
 func (p *Program) finishReleases(uses []use, n int) {
 	last := make([]int, len(p.Objects)) // launch
 	for _, u := range uses {

@@ -11,7 +11,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// planned plans a training step of micro-batches of these sizes or, with eval, a pass of an evaluation before another.
+// planned plans a training step for micro-batches of these sizes. With eval it plans a pass of an
+// evaluation, which another pass follows.
 func planned(t *testing.T, eval bool, s Spec, tokens ...int) *Program {
 	t.Helper()
 	s.Eval, s.Again = eval, eval
@@ -24,7 +25,8 @@ func mustPlan(t *testing.T, s Spec, tokens ...int) *Program {
 	return p
 }
 
-// blockTakes lists the blocks whose weights a program fetches.
+// blockTakes lists the blocks whose weights a program fetches, in order, and counts its other
+// fetches.
 func blockTakes(p *Program) (blocks []int, others int) {
 	for _, v := range p.WeightTakes {
 		if p.Visits[v].Stage == Block {
@@ -36,8 +38,9 @@ func blockTakes(p *Program) (blocks []int, others int) {
 	return blocks, others
 }
 
-// TestWeightTrafficOfParts: parts of the head count like blocks, and the second sweep begins with the tiles that the
-// first left in slots.
+// TestWeightTrafficOfParts: with a head in parts, each part is fetched like a block. The head's
+// second sweep begins with the parts that the first sweep left in slots, so these are not fetched
+// again.
 func TestWeightTrafficOfParts(t *testing.T) {
 	for blocks := 1; blocks <= 4; blocks++ {
 		for parts := 2; parts <= 5; parts++ {
@@ -63,9 +66,10 @@ func TestWeightTrafficOfParts(t *testing.T) {
 	}
 }
 
-// TestWeightTraffic: with S slots a training step fetches 2·blocks − min(S, blocks) tiles and the head. A pass of an
-// evaluation after another fetches S blocks less, or none less with one slot. The last pass leaves the slots empty, so
-// the next step fetches what every step fetches.
+// TestWeightTraffic: with S weight slots a training step fetches 2·blocks − min(S, blocks) tiles
+// and the head. In an evaluation each pass but the first fetches S blocks less, or none less with
+// one slot. The last pass leaves the slots empty, so the next step fetches as many tiles as every
+// step.
 func TestWeightTraffic(t *testing.T) {
 	for blocks := 1; blocks <= 6; blocks++ {
 		for slots := 1; slots <= blocks+2; slots++ {
@@ -106,8 +110,9 @@ func TestWeightTraffic(t *testing.T) {
 	}
 }
 
-// TestMicroBatchesTurnAround: a layer's index alone determines its order of micro-batches, whatever the depths, in
-// every pass. With Lanes the order is the same for all layers.
+// TestMicroBatchesTurnAround: the order in which a layer takes the micro-batches depends only on
+// the layer's index, and not on the depths or the kind of pass. With Lanes the order is the same
+// for all layers.
 func TestMicroBatchesTurnAround(t *testing.T) {
 	for k := range 4 {
 		eval, lanes := k%2 == 1, Order(k/2)
@@ -132,7 +137,8 @@ func TestMicroBatchesTurnAround(t *testing.T) {
 	}
 }
 
-// TestTooFewActivationSlots: the error names the key.
+// TestTooFewActivationSlots: if a launch needs more activation slots than there are, the error
+// names the configuration's key.
 func TestTooFewActivationSlots(t *testing.T) {
 	for slots := 1; slots <= 3; slots++ {
 		_, err := New(Spec{Layers: dense(4, 1), WeightSlots: 1, ActivationSlots: slots}, []int{1, 1, 1})
@@ -142,8 +148,9 @@ func TestTooFewActivationSlots(t *testing.T) {
 	}
 }
 
-// TestPlacesOfSpills replays the spills of random programs. A place on the host holds one tensor until its last use.
-// All places together are no more than the inputs of all layers, or of one layer in an evaluation.
+// TestPlacesOfSpills simulates the spills of random programs. A place on the host holds one
+// activation until its last use. All places together are no larger than the inputs of all layers,
+// or of one layer in an evaluation.
 func TestPlacesOfSpills(t *testing.T) {
 	r := rand.New(rand.NewSource(3))
 	reused := false
@@ -180,7 +187,8 @@ func TestPlacesOfSpills(t *testing.T) {
 	}
 }
 
-// checkPlaces plays p's spills and fetches. It returns whether a place served two objects.
+// checkPlaces simulates p's spills and fetches, and checks that no activation on the host is
+// overwritten before its last use. It reports whether any place held two activations in turn.
 func checkPlaces(t *testing.T, p *Program) (reused bool) {
 	t.Helper()
 	owner := map[int]int{} // token on the host → object
@@ -208,7 +216,7 @@ func checkPlaces(t *testing.T, p *Program) (reused bool) {
 	return reused
 }
 
-// TestProgramsAreDeterministic: the same batch and depths give the same plan.
+// TestProgramsAreDeterministic: planning twice with the same batch and depths gives equal programs.
 func TestProgramsAreDeterministic(t *testing.T) {
 	for range 20 {
 		s := Spec{Layers: dense(6, 1), WeightSlots: 2, ActivationSlots: 4}
@@ -226,7 +234,7 @@ func sum(v []int) (n int) {
 	return n
 }
 
-// TestTooFewWeightSlots: the error names the key.
+// TestTooFewWeightSlots: without a weight slot, the error names the configuration's key.
 func TestTooFewWeightSlots(t *testing.T) {
 	_, err := New(Spec{Layers: dense(4, 1), ActivationSlots: 64}, []int{1})
 	if want := "0 weight slots are too few (pipeline.weight_slots is at least 1)"; err == nil || !strings.Contains(err.Error(), want) {
@@ -234,7 +242,9 @@ func TestTooFewWeightSlots(t *testing.T) {
 	}
 }
 
-// TestEdgesOfSweeps: the backward sweeps over the parts of a head from the last to the first.
+// TestEdgesOfSweeps: FirstPart and LastPart report whether a visit is to the part of a head with
+// which the sweep over its parts begins or ends. In the backward the sweep goes from the last part
+// to the first.
 func TestEdgesOfSweeps(t *testing.T) {
 	for _, phase := range []Phase{Forward, Backward, Evaluate} {
 		for part := range 3 {

@@ -45,8 +45,9 @@ type resident struct {
 	dirty bool // the host has no current copy
 }
 
-// planResidency simulates the uses with a number of slots. It returns false if a single launch uses more objects than
-// there are slots.
+// planResidency simulates the uses of objects with a number of slots, and plans when each object
+// gets a slot and leaves it. It returns false if a single launch uses more objects than there are
+// slots.
 //
 //   - launches: the number of launches to simulate. Later uses only say which objects are worth keeping in slots.
 //   - onHost: objects have a copy on the host from the start. The copy never becomes stale, as with weights.
@@ -104,8 +105,9 @@ type residencyPlan struct {
 	out    residency
 }
 
-// acquire puts the object of u into a slot for launch at, unless it is in one. It evicts another object if no slot is
-// free, but none of pinned; false: it could not.
+// acquire puts the object of use u into a slot for launch number at, unless the object is in one.
+// If no slot is free, it evicts another object, but none in pinned. It returns false if it could
+// not get a slot.
 func (p *residencyPlan) acquire(at int, u use, pinned map[int]bool) bool {
 	if p.in[u.object] != nil {
 		return true

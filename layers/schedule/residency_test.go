@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// fewestFetches returns the least number of fetches that can serve the uses, by trying every eviction. Objects fit into
-// a bit set.
+// fewestFetches returns the smallest number of fetches with which launches find the objects that
+// they use in slots. It tries every eviction. A set of objects is a bit set, so there are at most
+// 32 objects.
 func fewestFetches(uses []use, launches, slots int, held []int) int {
 	byLaunch := make([]uint32, launches)
 	created := make([]uint32, launches)
@@ -29,7 +30,8 @@ func fewestFetches(uses []use, launches, slots int, held []int) int {
 		for in, cost := range best {
 			have := in | byLaunch[l]
 			fetched := count(byLaunch[l] &^ in &^ created[l])
-			// Try every set of objects that may stay, including the launch's own.
+			// Try every set of objects that may stay in slots, always with the launch's own
+			// objects.
 			for may := have &^ byLaunch[l]; ; may = (may - 1) & (have &^ byLaunch[l]) {
 				stay := may | byLaunch[l]
 				if count(stay) <= slots {
@@ -69,8 +71,8 @@ func fetches(r residency) int {
 	return n
 }
 
-// TestResidencyIsOptimal compares the number of fetches with an exhaustive search, on random short sequences of one to
-// three objects a launch.
+// TestResidencyIsOptimal: on random short sequences of one to three objects a launch, planResidency
+// needs as few fetches as an exhaustive search finds.
 func TestResidencyIsOptimal(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	for trial := range 3000 {
@@ -92,8 +94,8 @@ func TestResidencyIsOptimal(t *testing.T) {
 	}
 }
 
-// replay plays a plan and checks it: there are enough slots, each launch's objects are in slots, and each fetched
-// object was spilled after its last change.
+// replay simulates a plan and checks it: there are enough slots, each launch's objects are in
+// slots, and each fetched object was spilled after its last change.
 func replay(uses []use, launches, slots int, onHost bool, held []int, res residency) error {
 	in, current, spills := map[int]bool{}, map[int]bool{}, map[int]int{}
 	for _, o := range held {
@@ -148,8 +150,9 @@ func replay(uses []use, launches, slots int, onHost bool, held []int, res reside
 	return nil
 }
 
-// TestResidencyCanBeReplayed plans random sequences with creation and change, with and without looking ahead, twice.
-// Both plans are equal, and they work.
+// TestResidencyCanBeReplayed plans random sequences, in which objects are created and changed, with
+// and without looking ahead. Two plans of one sequence are equal, and a simulation of the plan
+// succeeds.
 func TestResidencyCanBeReplayed(t *testing.T) {
 	r := rand.New(rand.NewSource(2))
 	spilled := 0
@@ -179,7 +182,8 @@ func TestResidencyCanBeReplayed(t *testing.T) {
 	}
 }
 
-// TestResidencyWithTooFewSlots: a launch that alone needs more slots fails.
+// TestResidencyWithTooFewSlots: planning fails if a single launch uses more objects than there are
+// slots.
 func TestResidencyWithTooFewSlots(t *testing.T) {
 	uses := []use{{at: 0, object: 0}, {at: 0, object: 1}, {at: 0, object: 2}}
 	for slots := 1; slots <= 3; slots++ {
@@ -189,7 +193,8 @@ func TestResidencyWithTooFewSlots(t *testing.T) {
 	}
 }
 
-// TestUnchangedObjectsSpillOnce: an object with a current copy on the host is released without another copy.
+// TestUnchangedObjectsSpillOnce: an object that leaves its slot is not copied to the host if the
+// host has a current copy.
 func TestUnchangedObjectsSpillOnce(t *testing.T) {
 	uses := []use{{at: 0, object: 0, create: true}, {at: 1, object: 1, create: true}, {at: 2, object: 0}, {at: 3, object: 1}, {at: 4, object: 0, modify: true},
 		{at: 5, object: 1}, {at: 6, object: 0}}

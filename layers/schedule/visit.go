@@ -74,6 +74,7 @@ type Stage uint8
 const (
 	Embed     Stage = iota
 	Positions       // adds learned positions to the embedding
+	PerLayer        // computes the per-layer inputs of blocks
 	Block           // a decoder block
 	Attention       // the first half of a block with experts
 	Route           // the router (part 0) assigns tokens to experts
@@ -84,7 +85,7 @@ const (
 )
 
 func (s Stage) String() string {
-	return [...]string{"embed", "positions", "block", "attention", "route", "expert", "combine", "head", "head part"}[s]
+	return [...]string{"embed", "positions", "per-layer inputs", "block", "attention", "route", "expert", "combine", "head", "head part"}[s]
 }
 
 // Class is the kind of slot for a tile of weights.

@@ -8,14 +8,14 @@ import (
 	"mt/device/op"
 )
 
-// Beside is a measured value beside its prediction, both in the same unit.
+// Beside pairs a measured value with its prediction, in the same unit.
 type Beside struct {
 	Predicted float64 `json:"predicted,omitempty"` // 0: no prediction
 	Measured  float64 `json:"measured"`
 	Ratio     float64 `json:"ratio,omitempty"` // measured / predicted; 0: no prediction
 }
 
-// Against returns the comparison of a predicted with a measured value; predicted 0: there is no prediction.
+// Against makes a Beside of a predicted and a measured value; predicted 0: there is no prediction.
 func Against(predicted, measured float64) Beside {
 	b := Beside{Predicted: predicted, Measured: measured}
 	if predicted > 0 {
@@ -32,8 +32,9 @@ func (b Beside) Words() (predicted, ratio string) {
 	return strconv.FormatFloat(Round(b.Predicted), 'f', -1, 64), fmt.Sprintf("%.2f", b.Ratio)
 }
 
-// ProductSeconds predicts the time of one matrix product on m. p has the shape; its Rate is ignored. sum: the product
-// is added to an fp32 matrix. The result is 0 if m is nil or has no rates of products in dtype.
+// ProductSeconds predicts the time of one matrix product on m. The shape is in p, whose Rate is
+// ignored. Argument sum says that the product is added to an fp32 matrix. The result is 0 if m is
+// nil or has no rates of products in dtype.
 func (m *Machine) ProductSeconds(p Product, dtype device.DType, sum bool) float64 {
 	if m == nil || len(m.Device.Products[name(dtype)]) == 0 {
 		return 0

@@ -8,7 +8,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestBeside: a ratio is measured over predicted, and there is none where nothing was predicted.
+// TestBeside: the ratio is measured over predicted, and without a prediction there is no ratio.
 func TestBeside(t *testing.T) {
 	if b := Against(4, 5); b != (Beside{4, 5, 1.25}) {
 		t.Errorf("%+v", b)
@@ -22,7 +22,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestSeconds: a product and a launch of attention take what the costs of operations say, and nothing is known without rates of the dtype.
+// TestSeconds: ProductSeconds and AttentionSeconds predict the times that Costs gives for the same
+// operations. Both return 0 if the machine has no rates of the dtype.
 func TestSeconds(t *testing.T) {
 	m := testkit.Must(Find("h100"))(t)
 	m.Device.Products["bf16"], m.Device.Launch, m.Device.Bandwidth = []Product{{M: 256, N: 512, K: 1024, Rate: 100}}, 3, 1e4

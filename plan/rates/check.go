@@ -21,13 +21,14 @@ var (
 	bandwidth = span{1e-3, 1e5} // GB/s, of memory
 	linkRate  = span{1e-2, 4e4} // GB/s: PCIe 3.0 x1 has 1, NVLink-C2C 375
 	diskRate  = span{5e-4, 3e3} // GB/s: a hard disk has 0.1, four PCIe 5.0 disks 27
-	// GB/s: 1 Gbit/s Ethernet has 0.125, eight cards of 400 Gbit/s 400
+	// networkRate is in GB/s: 1 Gbit/s Ethernet has 0.125, eight cards of 400 Gbit/s have 400.
 	networkRate = span{1e-3, 4e4}
 	micros      = span{0, 1e5}    // µs
 	gibs        = span{0.01, 1e6} // GiB
 )
 
-// checker collects all errors of a machine. Each error names the field in the rates file.
+// checker collects the errors that Check finds in a machine. Each error names the field in the
+// rates file.
 type checker struct{ errs []error }
 
 func (c *checker) within(field, unit string, value float64, s span) {

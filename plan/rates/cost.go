@@ -21,7 +21,7 @@ type Costs struct {
 	products map[shape]float64 // cache: seconds per FLOP, by shape
 }
 
-// shape has those properties of a matrix product that determine its rate.
+// shape has the properties of a matrix product on which its rate depends, as a key of the cache.
 type shape struct {
 	m, n, k        int
 	transA, transB bool
@@ -33,7 +33,7 @@ func NewCosts(m *Machine) *Costs {
 	return &Costs{device: &m.Device, products: map[shape]float64{}}
 }
 
-// Op returns the cost of the operation o.
+// Op returns how long o takes alone on the device, and what it uses meanwhile.
 func (c *Costs) Op(o device.Op) Cost {
 	switch o := o.(type) {
 	case *op.MatMul:
@@ -48,8 +48,8 @@ func (c *Costs) Op(o device.Op) Cost {
 	return Cost{Seconds: c.device.Launch / 1e6}
 }
 
-// Moved returns the cost of the operation called name that is limited by device memory, not by computation. bytes is
-// what it reads and writes.
+// Moved returns the cost of an operation that device memory limits, not computation. The operation
+// has the given name in Device.Ops, and reads and writes the given bytes.
 func (c *Costs) Moved(name string, bytes int64) Cost {
 	if r, ok := c.device.Ops[name]; ok {
 		return r.Cost(float64(bytes))
@@ -57,15 +57,15 @@ func (c *Costs) Moved(name string, bytes int64) Cost {
 	return Cost{Seconds: c.device.Launch/1e6 + float64(bytes)/(c.device.Bandwidth*1e9), Bytes: float64(bytes)}
 }
 
-// Cost returns the cost of o if the operation reads and writes this many bytes.
+// Cost returns the cost of an operation of kind o that reads and writes the given bytes.
 func (o Op) Cost(bytes float64) Cost {
 	return Cost{Seconds: o.Fixed/1e6 + bytes/(o.Rate*1e9), Bytes: bytes, Cores: o.Cores}
 }
 
-// Line computes the fixed cost and the rate of an operation from two measurements: seconds and bytes of a smaller size,
-// then of a larger one. The rate is the additional bytes divided by the additional time. The fixed cost is the rest of
-// the smaller measurement's time. Other programs may disturb the measurements, so the rate is limited to twice the
-// larger measurement's bytes divided by its time.
+// Line fits an operation's fixed cost and rate to two measurements: seconds and bytes of a smaller
+// size, then of a larger one. The rate is the additional bytes divided by the additional time. The
+// fixed cost is the rest of the smaller measurement's time. Other programs may disturb the
+// measurements, so a rate above twice the larger measurement's own is replaced by that one.
 func Line(seconds, bytes []float64) Op {
 	rate, alone := (bytes[1]-bytes[0])/(seconds[1]-seconds[0]), bytes[1]/seconds[1]
 	if !(rate > 0 && rate <= 2*alone) {
@@ -111,15 +111,17 @@ func (c *Costs) perFLOP(s shape) float64 {
 	return t
 }
 
-// The interpolation between measured shapes weights each one by 1/d², where d, the distance, is itself a sum of squared
-// differences between the logarithms of extents.
+// The interpolation between measured shapes weights each one by 1/d². The distance d is a sum of
+// squared differences between the logarithms of M, N and K. These constants are its value, or a
+// part of it, in cases that these extents do not cover.
 const (
 	largeDistance  = 16 // from any shape to a table entry without a shape, which is for large products
 	otherTranspose = 9  // added if other operands are transposed
 )
 
-// filled returns how full the tiles of 128 × 128 are into which a GPU divides the output of a product; 1: all are full.
-// A partly filled tile takes as long as a full one. Rates without a shape hold for full tiles.
+// filled returns how full the output tiles of a matrix product are, from 0 to 1. A GPU divides the
+// output into tiles of 128 × 128, and a partly filled tile takes as long as a full one. Rates
+// without a shape hold for full tiles.
 func filled(s shape) float64 {
 	const tile = 128
 	part := func(n int) float64 { return float64(n) / float64((n+tile-1)/tile*tile) }
@@ -128,9 +130,9 @@ func filled(s shape) float64 {
 
 func square(x float64) float64 { return x * x }
 
-// between interpolates among n measured entries. entry returns, for entry i, its squared distance from the wanted shape
-// and its value. The result is the geometric mean of the values with weights 1/distance². If a distance is 0, the
-// result is that entry's value.
+// between interpolates among n measured entries. entry(i) returns entry i's distance from the
+// wanted shape and its value. The result is the geometric mean of the values with weights
+// 1/distance². If a distance is 0, the result is that entry's value.
 func between(n int, entry func(i int) (distance, value float64)) float64 {
 	var sum, weights float64
 	for i := range n {

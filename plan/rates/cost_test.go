@@ -16,7 +16,8 @@ func product(m, n, k int, transA, transB bool) *op.MatMul {
 	return &op.MatMul{M: m, N: n, K: k, TransA: transA, TransB: transB, A: tensor(device.BF16, m*k), B: tensor(device.BF16, k*n), D: tensor(device.BF16, m*n)}
 }
 
-// TestBetween: a measured shape has its own value, and a shape halfway between two has their geometric mean.
+// TestBetween: interpolation returns a measured entry's own value at distance 0, and the geometric
+// mean of two entries halfway between them.
 func TestBetween(t *testing.T) {
 	for _, c := range []struct {
 		entries [][2]float64 // distance, value
@@ -29,8 +30,9 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-// TestProducts: a measured shape takes its measured time, and a shape between two takes a time between theirs. A
-// product limited by memory traffic takes the memory's time.
+// TestProducts: a matrix product of a measured shape takes the measured time, and a shape between
+// two takes a time between theirs. A product that memory traffic limits takes the time of that
+// traffic.
 func TestProducts(t *testing.T) {
 	m := &Machine{Device: Device{Bandwidth: 1000, Launch: 1, Products: map[string][]Product{"bf16": {
 		{M: 512, N: 512, K: 512, Rate: 10}, {M: 2048, N: 2048, K: 2048, Rate: 40}, {M: 512, N: 512, K: 512, TransB: true, Rate: 20}}}}}
@@ -66,7 +68,8 @@ func TestProducts(t *testing.T) {
 	}
 }
 
-// TestAttentionCosts: time grows with the pairs, and a backward counts five products.
+// TestAttentionCosts: the time of attention grows with the (query, key) pairs, and a backward
+// counts five matrix products.
 func TestAttentionCosts(t *testing.T) {
 	m := &Machine{Device: Device{Bandwidth: 1e5, Attention: map[string][]Attention{"bf16": {{Length: 1024, Dim: 128, Forward: 100, Backward: 50}, {Length: 8192, Dim: 128, Forward: 300, Backward: 200}}}}}
 	shape := func(tokens, seqs, window int) op.AttentionShape {
@@ -109,7 +112,8 @@ func TestWideAttentionCosts(t *testing.T) {
 	}
 }
 
-// TestMoved: a listed operation has its own cost, and another operation the memory's.
+// TestMoved: an operation listed in Device.Ops has the cost given there. Any other takes the launch
+// time plus its bytes at the rate of device memory.
 func TestMoved(t *testing.T) {
 	m := &Machine{Device: Device{Bandwidth: 100, Launch: 5, Ops: map[string]Op{"GLU": {Fixed: 2, Rate: 10, Cores: 1}}}}
 	c := NewCosts(m)

@@ -14,8 +14,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestShippedProfiles: each passes Check and survives a file, says where every figure is from,
-// and reaches no more than its datasheet's peaks.
+// TestShippedProfiles: each profile passes Check, reads back from a file, has a source for every
+// figure, and no rate above the datasheet's peak.
 func TestShippedProfiles(t *testing.T) {
 	peaks := map[string][3]float64{ // bf16 and fp32 TFLOP/s, GB/s
 		"rtx-3080": {59.5, 29.8, 760}, "rtx-3090": {71.2, 35.6, 936}, "rtx-4090": {165.2, 82.6, 1008}, "rtx-5090": {209.5, 104.8, 1792},
@@ -63,7 +63,7 @@ func TestShippedProfiles(t *testing.T) {
 	}
 }
 
-// checkSources fails unless each figure has a source that shows its quality.
+// checkSources fails unless each figure has a source, and each source belongs to a figure.
 func checkSources(t *testing.T, name string, sources map[string]string, figures ...string) {
 	t.Helper()
 	for _, f := range figures {
@@ -116,7 +116,7 @@ func TestDriverNames(t *testing.T) {
 		"NVIDIA A100-SXM4-40GB": "a100-sxm-40gb", "A100-SXM4-40GB": "a100-sxm-40gb", "NVIDIA A100-SXM4-80GB": "a100-sxm-80gb",
 		"NVIDIA L40S": "l40s", "NVIDIA H100 PCIe": "h100-pcie", "NVIDIA H100 80GB HBM3": "h100-sxm", "NVIDIA H200": "h200",
 		"NVIDIA GH200 480GB": "gh200", "NVIDIA B200": "b200", "NVIDIA GB10": "gb10",
-		// Other GPUs, whose names begin or end alike.
+		// Names of other GPUs, which begin or end like those of known ones. None may match.
 		"NVIDIA GeForce RTX 3080 Laptop GPU": "", "NVIDIA GeForce RTX 3080 Ti": "", "NVIDIA GeForce RTX 3080 Ti Laptop GPU": "", "NVIDIA GeForce RTX 3090 Ti": "",
 		"NVIDIA GeForce RTX 4090 D": "", "NVIDIA GeForce RTX 4090 Laptop GPU": "", "NVIDIA GeForce RTX 5090 D": "", "NVIDIA GeForce RTX 5090 Laptop GPU": "",
 		"NVIDIA A100-SXM-64GB": "", "NVIDIA A100X": "", "NVIDIA A10": "", "GRID A100-10C": "", "NVIDIA A100-SXM4-40GB MIG 1g.5gb": "",
@@ -145,7 +145,8 @@ func TestDriverNames(t *testing.T) {
 	}
 }
 
-// TestAt: a found machine has the rates of its GPU, and the cores and memory of its host.
+// TestAt: At gives a GPU found in a computer the rates of its profile, and the cores and memory of
+// the computer.
 func TestAt(t *testing.T) {
 	m, err := At(Found{GPU: "NVIDIA H100 80GB HBM3", DeviceGiB: 79.1, Cores: 16, HostGiB: 120.4})
 	if err != nil || m.Name != "h100-sxm+ddr5-4800x8-16c-120g" || m.Host.Cores != 16 || m.Host.Memory != 120.4 || m.Link.Up != 55 {
@@ -167,7 +168,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// TestAliases: no name means two GPUs.
+// TestAliases: no name or alias stands for two GPUs.
 func TestAliases(t *testing.T) {
 	whose := map[string]string{}
 	for _, g := range gpus {
@@ -203,8 +204,9 @@ func TestParseHost(t *testing.T) {
 	}
 }
 
-// TestUpdates: a compute-bound update is as fast as the cores allow, and never faster than memory. An unmeasured
-// optimizer is as fast as AdamW.
+// TestUpdates: an 8-bit optimizer's update, which computation limits, is as fast as the host's
+// cores allow, and never faster than memory. An optimizer without a measured rate is as fast as
+// AdamW.
 func TestUpdates(t *testing.T) {
 	for name, memory := range map[string]bool{"ddr5-4800x8-4c": false, "ddr5-4800x1-64c": true} {
 		h := testkit.Must(ParseHost(name))(t)
@@ -223,8 +225,8 @@ func TestUpdates(t *testing.T) {
 	}
 }
 
-// TestLoadRefuses: a rate that is missing or absurd is named, with the file, the value and what
-// would do.
+// TestLoadRefuses: if a rate is missing or absurd, the error names the file, the field, the value
+// and the plausible range.
 func TestLoadRefuses(t *testing.T) {
 	good := testkit.Must(Find("rtx-3090"))(t)
 	for _, tc := range []struct {
@@ -269,10 +271,10 @@ func TestRound(t *testing.T) {
 	}
 }
 
-// rewrite makes TestDocumented write what it would compare.
+// rewrite makes TestDocumented write the table instead of comparing it.
 var rewrite = flag.Bool("rewrite", false, "write the table of docs/planning.md anew")
 
-// TestDocumented: the table in docs/planning.md equals the profiles.
+// TestDocumented: the table in docs/planning.md has the figures of the shipped profiles.
 func TestDocumented(t *testing.T) {
 	const file, begin, end = "../../docs/planning.md", "| profile |", "\n\n"
 	var table strings.Builder

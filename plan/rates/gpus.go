@@ -30,16 +30,16 @@ type heads struct {
 	source             string
 }
 
-// reaches has attention rates in TFLOP/s for sequences of 1,024 (short) and 8,192 tokens (long). FLOPs are counted as
-// two matrix products for the forward and five for the backward.
+// reaches has attention rates in TFLOP/s for sequences of 1,024 tokens (short) and 8,192 tokens
+// (long). The forward counts the FLOPs of two matrix products, the backward of five.
 type reaches struct{ shortForward, shortBackward, longForward, longBackward float64 }
 
 func (r reaches) times(f float64) reaches {
 	return reaches{r.shortForward * f, r.shortBackward * f, r.longForward * f, r.longBackward * f}
 }
 
-// times multiplies the rates by f, for another GPU that runs the same kernels f times as fast. source is the source of
-// the result.
+// times scales the rates by f, for another GPU that runs the same kernels f times as fast. The
+// result has the given source.
 func (h heads) times(f float64, source string) heads {
 	return heads{h.of64.times(f), h.of128.times(f), h.of512.times(f), source}
 }
@@ -65,7 +65,8 @@ var (
 		times(tooHigh, counted+" (sm_90a), and 602/718 of that, as of FlashAttention-3; heads of 512 as counted").with512(portableH100.of512)
 	onA100 = heads{reaches{127, 102, 169, 127}, reaches{163, 114, 213, 159}, reaches{98, 46, 122, 67}, counted}
 	on4090 = heads{reaches{124, 96, 144, 131}, reaches{129, 84, 149, 130}, reaches{113, 49, 125, 83}, counted}
-	// portableH100 has the rates of the portable kernels on an H100.
+	// portableH100 has the rates that mt's attention kernels for any GPU, not the ones for sm_90a,
+	// reach on an H100.
 	portableH100 = heads{reaches{206, 139, 248, 171}, reaches{273, 149, 361, 196}, reaches{171, 70, 204, 114}, counted}
 )
 
@@ -75,14 +76,14 @@ type bus struct {
 	latency        figure // µs
 }
 
-// way describes how a GPU copies to other GPUs without the host.
+// way describes how a GPU copies to other GPUs of the host directly.
 type way struct {
 	rate  figure // GB/s in each direction; 0: no copies between GPUs
 	wires bool   // copies use wires of their own (NVLink), not the links to the host
 }
 
-// Connections between GPUs of one host. They do not consider patched drivers that enable peer copies on consumer cards,
-// nor NVLink bridges between two PCIe cards.
+// How GPUs of one host copy to each other. These values do not consider patched drivers that enable
+// peer copies on consumer cards, nor NVLink bridges between two PCIe cards.
 var (
 	noPeers   = way{rate: figure{0, "measured: cudaDeviceCanAccessPeer says no on GeForce cards (NVIDIA/nccl, issue 1127, of RTX 3090)"}}
 	single    = way{rate: figure{0, "estimate: a host has one"}}
@@ -112,13 +113,14 @@ var (
 	c2c = bus{up: figure{375, "measured: arXiv:2407.07850, of 450 GB/s"}, down: figure{297, "measured: arXiv:2407.07850, of 450 GB/s"},
 		both:    figure{420, "estimate: the host's memory of 486 GB/s serves both directions"},
 		latency: figure{10, copyTime}}
-	// A copy between host and device stays in the same memory, which reads and writes each byte.
+	// oneMemory is the link of an integrated GPU. A copy between host and device stays in the same
+	// memory, which reads and writes each byte.
 	oneMemory = bus{up: figure{100, "estimate: a copy inside memory of 273 GB/s, read and write"}, down: figure{100, "estimate: as h2d"},
 		both: figure{115, "estimate: both directions share the memory"}, latency: figure{10, copyTime}}
 )
 
-// The datasheets have only peak rates of memory and of fp32 products. These functions estimate from a peak, in GB/s or
-// TFLOP/s, the rate that a program reaches.
+// The functions from here on estimate from a datasheet's peak, in GB/s or TFLOP/s, the rate that a
+// program reaches. Datasheets have only peaks of memory and of fp32 products.
 func hbm(peak float64) figure {
 	return figure{peak * 0.85, "estimate: 0.85 of the datasheet's, as GH200's HBM3 reaches by STREAM (arXiv:2407.07850)"}
 }
@@ -137,8 +139,8 @@ func ofPeak(part, peak float64, why string) figure {
 
 func shows(gib float64) figure { return figure{gib, "nvidia-smi shows so much of it"} }
 
-// scaled begins the source of attention rates that were taken from another GPU, whose name follows, and scaled by the
-// ratio of the peaks of matrix products.
+// scaled begins the source of attention rates that were taken from another GPU and multiplied by
+// the ratio of the two GPUs' peak rates of matrix products. The other GPU's name follows.
 const scaled = "estimate: scaled by the peak of products from "
 
 // gpus lists the known GPUs. Peaks come from NVIDIA's datasheets and architecture white papers, dense and with fp32
@@ -202,7 +204,7 @@ var gpus = []gpu{
 		link: oneMemory, peers: single, host: "gb10"},
 }
 
-// device returns the device of profile g, and its link.
+// device returns the profile g in the form of a Machine: its Device and its Link.
 func (g *gpu) device() (Device, Link) {
 	a, name := g.attention, "NVIDIA "+g.title
 	// Attention in fp32 uses no tensor cores. The bf16 count assumes a constant clock, while the rates of products

@@ -22,11 +22,11 @@ const (
 	perCore    = 15   // GB/s of a single server core; a Zen 5 core reaches 40 and more
 )
 
-// hostExample is the end of error messages about host names.
+// hostExample ends error messages about host names: it explains how hosts are named.
 const hostExample = "a host is called by its memory, TYPE-TRANSFERSxCHANNELS with cores and GiB if you like: ddr5-4800x8, ddr4-3200x2-16c-128g, " +
 	"lpddr5x-8533x16 (channels of 16 bits); or grace, gb10"
 
-// hosts has the hosts that have a name of their own: Grace with 480 GB, and the host of GB10.
+// hosts has the hosts that are not named by their memory: Grace with 480 GB, and the host of GB10.
 var hosts = map[string]struct {
 	cores          int
 	gib            float64
@@ -89,8 +89,8 @@ func checkHost(name string, transfers, channels float64, cores int, gib float64)
 	return errors.Join(errs...)
 }
 
-// newHost returns a host. Its rates of copies, updates and others are fixed fractions (copyPart and others) of top, in
-// GB/s. peak, in GB/s, appears only in the name.
+// newHost returns a host whose rates of copies, updates and others are fixed fractions (copyPart
+// and others) of top, in GB/s. peak, in GB/s, appears only in the name.
 func newHost(name string, cores int, gib, peak, top float64, source string) Host {
 	const wake = 20 // µs until all cores work
 	sources := map[string]string{"cores": "as the name says, or what is usual", "memory_gib": "as the name says, or what is usual",
@@ -113,8 +113,8 @@ var busyUpdates = map[string]struct{ rate, bytes float64 }{
 	"lion_8bit":  {0.83, 14.03},
 }
 
-// updates returns the costs of the optimizers in busyUpdates on a host with this many cores. A rate is at most most,
-// the GB/s that memory reaches. wake is the time in µs until all cores work.
+// updates returns the costs of the optimizers in busyUpdates on a host with this many cores. No
+// rate exceeds most, the GB/s that memory reaches. wake is the time in µs until all cores work.
 func updates(cores int, most, wake float64) map[string]Op {
 	out := map[string]Op{}
 	for name, u := range busyUpdates {
@@ -126,7 +126,8 @@ func updates(cores int, most, wake float64) map[string]Op {
 // packTime is the time for packing a million tokens into a batch, in seconds.
 const packTime = 0.08
 
-// number returns the number that digits stand for. It panics unless digits are all digits.
+// number parses digits that hostName has matched. It panics if they are not a number, because
+// hostName then has a bug.
 func number(digits string) float64 {
 	n, err := strconv.ParseFloat(digits, 64)
 	if err != nil {

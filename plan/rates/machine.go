@@ -84,8 +84,8 @@ type Device struct {
 	// enqueue an operation.
 	Launch  float64 `json:"launch_us"`
 	Enqueue float64 `json:"enqueue_us"`
-	// Restart is the delay after an idle device gets work again, in total: a CPU's cores take a while until all are at
-	// work. After a shorter idle time the delay is at most that time.
+	// Restart is how much an idle device is delayed when it gets work again: a CPU's cores take a
+	// while until all are at work. After a shorter idle time the delay is at most that time.
 	Restart float64 `json:"restart_us,omitempty"`
 	// Products and Attention are keyed by the dtype of the operands: bf16 or fp32. Each dtype that the device computes
 	// in has at least one entry in both.

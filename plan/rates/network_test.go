@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestParseNetwork: bits and bytes are told apart, and what is no rate is refused.
+// TestParseNetwork: rates in bits and in bytes are told apart, and text that is no rate is refused.
 func TestParseNetwork(t *testing.T) {
 	for text, want := range map[string]float64{"100Gb/s": 12.5, "12.5GB/s": 12.5, "400Gbit/s": 50, "1Tb/s": 125, "800 Mb/s": 0.1, "25GB/s": 25,
 		"250MB/s": 0.25, "2TB/s": 2000, "400Mbit/s": 0.05, "0.8Tbit/s": 100} {
@@ -22,7 +22,7 @@ func TestParseNetwork(t *testing.T) {
 	}
 }
 
-// TestNetworkOfAMachine: a machine may have one, whose figures are checked.
+// TestNetworkOfAMachine: a machine may have a network, and Check then checks its figures.
 func TestNetworkOfAMachine(t *testing.T) {
 	m, err := Find("h100-pcie")
 	if err != nil || m.Network != nil {

@@ -48,7 +48,8 @@ func TestSlower(t *testing.T) {
 	}
 }
 
-// numbers collects the numbers of a JSON value by where they are.
+// numbers collects the numbers of a JSON value v into out. The keys are paths inside the value,
+// which begin with at.
 func numbers(out map[string]float64, at string, v any) {
 	switch v := v.(type) {
 	case float64:
@@ -64,8 +65,8 @@ func numbers(out map[string]float64, at string, v any) {
 	}
 }
 
-// TestSeveralNames: each further name is a single device without a host. The link's peer rate is not checked if devices
-// copy nothing.
+// TestSeveralNames: names separated by commas stand for devices of one host. Only the first may
+// have a host or be a file with several devices. A unified device needs no link.
 func TestSeveralNames(t *testing.T) {
 	two := testkit.Must(Find("rtx4090,h100"))(t)
 	two.More[0].Device.Unified, two.More[0].Link = true, Link{}
@@ -83,8 +84,8 @@ func TestSeveralNames(t *testing.T) {
 	}
 }
 
-// TestDevicesThatDiffer: a change applies to each device of the copy and not to the original. All devices of a host
-// share its switches.
+// TestDevicesThatDiffer: Slower and WithoutPeers change every device of the copy and none of the
+// original. All devices of a host share its PCIe switches.
 func TestDevicesThatDiffer(t *testing.T) {
 	m := testkit.Must(Find("rtx4090,h100"))(t)
 	m.Link.Peer, m.More[0].Link.Peer, m.Link.PerSwitch = 20, 30, 2

@@ -23,7 +23,7 @@ ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3"
         "qwen3_5": "QWEN35", "qwen3_5_text": "QWEN35", "qwen3_5_moe": "QWEN35MOE", "qwen3_5_moe_text": "QWEN35MOE", "minimax_m2": "MINIMAXM2",
         "deepseek_v2": "DEEPSEEK2", "deepseek_v3": "DEEPSEEK2", "glm4_moe_lite": "DEEPSEEK2", "ernie4_5_moe": "ERNIE4_5_MOE",
         "hunyuan_v1_dense": "HUNYUAN_DENSE", "afmoe": "AFMOE", "apertus": "APERTUS", "lfm2": "LFM2"}
-PAIRS = ("LLAMA", "MISTRAL3", "SMOLLM3", "GRANITE")  # whose code turns neighbours where the directory has halves
+PAIRS = ("LLAMA", "MISTRAL3", "SMOLLM3", "GRANITE")  # llama.cpp's code for these rotates elements 2i and 2i+1 of a head, where the directory pairs i and i+D/2
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
         "attention.head_count_kv"]
 LAYER_NORM = ["cohere2", "starcoder2", "gpt_neox", "gpt2"]
@@ -118,7 +118,7 @@ def wanted(cfg, tensors):
         name = name.removeprefix("language_model.") if name.startswith("language_model.lm_head.") else name
         if name == "lm_head.weight" and cfg.get("tie_word_embeddings"):
             continue
-        name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+        name = name.replace("e_score_correction_bias", "e_score_correction.bias").replace(".expert_bias", ".expert_bias.bias")
         parts = name.split(".")
         if "experts" in parts:
             i = parts.index("experts")

@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// exec32 executes an instruction with 32-bit operands a, b, c and e and a 32-bit result d. It computes all 32
-// threads of the warp, inactive ones included, and writes only to d. The caller then copies the active threads'
-// results from d to the register.
+// exec32 executes an instruction with 32-bit operands a, b, c and e and a 32-bit result d. It
+// computes all 32 threads of the warp, inactive ones included, and writes only d. The caller then
+// copies the results of the active threads from d to the destination register.
 func exec32(in *inst, d, a, b, c, e *lanes32) {
 	if in.op >= opFAdd {
 		execFloat(in.op, d, a, b, c)
@@ -273,7 +273,8 @@ var rare64 = [opCall]func(a, b, c uint64) uint64{
 	opNeg:  func(a, _, _ uint64) uint64 { return -a },
 }
 
-// mixed executes an instruction of famMixed for the threads of mask: its operands and its result differ in width.
+// mixed executes, for the threads of mask, an instruction of famMixed: one whose operands and
+// result differ in width, such as mul.wide.
 func (w *warp) mixed(in *inst, mask uint32) {
 	switch in.op {
 	case opMulWideS, opMulWideU, opSelp64, opPack64, opZeroHigh, opSignHigh, opBits64, opClock64:
@@ -388,8 +389,8 @@ func (w *warp) mixed32(in *inst, d *lanes32) {
 	}
 }
 
-// unpack splits register a, for the threads of mask, into its lower half (register d) and its upper half (register
-// e).
+// unpack splits register a into its lower half (to register d) and its upper half (to register e),
+// for the threads of mask.
 func (w *warp) unpack(in *inst, mask uint32) {
 	for ; mask != 0; mask &= mask - 1 {
 		i := bits.TrailingZeros32(mask)
@@ -498,8 +499,9 @@ func minMaxLanes(o op, d, a, b *lanes32) {
 	}
 }
 
-// wrapped executes an instruction of famWrapped: like one of fam32, with conversions of operands and result that
-// inst.wrap selects. Examples are flushing denormals and narrowing to 16 bits.
+// wrapped executes an instruction of famWrapped. Such an instruction is computed in 32 bits, with
+// conversions of operands and result that inst.wrap selects, such as flushing denormals or
+// narrowing to 16 bits.
 func (w *warp) wrapped(in *inst, mask uint32) {
 	a, b, c := &w.opA, &w.opB, &w.opC
 	*a, *b, *c = w.r32[in.a], w.r32[in.b], w.r32[in.c]

@@ -5,7 +5,8 @@ import (
 	"unsafe"
 )
 
-// The operations (inst.op) of famCopy, the family of cp.async: asynchronous copies from global to shared memory.
+// The operations (inst.op) of famCopy, which executes cp.async: asynchronous copies from global to
+// shared memory.
 const (
 	opCopyStart op = iota
 	opCopyCommit
@@ -13,15 +14,16 @@ const (
 	opCopyWaitAll
 )
 
-// copies holds a warp's pending cp.async. CUDA may copy their bytes at any time until the warp waits for them. The
-// emulator copies them only then, so a missing wait shows.
+// copies holds a warp's pending cp.async. Hardware may copy their bytes at any time until the warp
+// waits for them. The emulator copies them only when the warp waits, so that a missing wait gives
+// wrong results.
 type copies struct {
 	group   uint32 // number of the open group
 	pending []pendingCopy
 }
 
-// pendingCopy is one cp.async instruction of a warp whose bytes have not reached shared memory. group numbers its
-// group, mask has the threads that execute it, and each of them copies size bytes.
+// pendingCopy is one cp.async instruction of a warp whose bytes have not reached shared memory yet.
+// It belongs to the group with number group. Each of the threads in mask copies size bytes.
 type pendingCopy struct {
 	group uint32
 	mask  uint32
@@ -36,8 +38,8 @@ func (c *copies) reset() {
 	c.pending = c.pending[:0]
 }
 
-// cp decodes the instructions cp.async.*: copies from global to shared memory, and those that close a group of
-// copies or wait for one.
+// cp decodes the instructions cp.async.*: copies from global to shared memory, and the instructions
+// that close a group of copies or wait for groups.
 func (b *builder) cp(in *inst) {
 	m := b.modifiers()
 	in.fam = famCopy
@@ -148,8 +150,8 @@ func (w *warp) startCopy(in *inst, mask uint32) {
 	}
 }
 
-// copySources checks that the global memory that each thread of mask copies with a cp.async lies in a buffer. It
-// stores its addresses in p.
+// copySources checks, for each thread of mask, that the global memory that its cp.async reads lies
+// in a buffer. It stores the addresses in p.
 func (w *warp) copySources(in *inst, mask uint32, p *pendingCopy) {
 	a, n, imm := &w.r64[in.b], &w.r32[in.c], uint64(int64(int32(in.imm32)))
 	for m := mask; m != 0; m &= m - 1 {
@@ -176,7 +178,8 @@ func (w *warp) copySources(in *inst, mask uint32, p *pendingCopy) {
 	}
 }
 
-// land completes the copies of all groups with numbers below before: their bytes reach shared memory.
+// land completes the copies of all groups with numbers below before: it writes their bytes to
+// shared memory.
 func (w *warp) land(before int64) {
 	c := &w.async
 	done := 0

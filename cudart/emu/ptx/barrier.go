@@ -47,7 +47,8 @@ func (b *builder) bar(in *inst) {
 	}
 }
 
-// arrive executes a barrier instruction for the threads of mask. It returns true if the warp must wait for others.
+// arrive executes a barrier instruction for the threads of mask. It returns true if the warp must
+// wait for other warps.
 func (w *warp) arrive(in *inst, mask uint32) bool {
 	if mask == 0 {
 		return false
@@ -105,8 +106,9 @@ func (w *warp) arrive(in *inst, mask uint32) bool {
 	return w.wait != nil
 }
 
-// release ends a use of a barrier: the warps that wait at it go on. The race checks then treat everything that a
-// warp did before it arrived as ordered before the next instruction of each waiting warp.
+// release is called when all expected threads have arrived at a barrier: the warps that wait there
+// continue. For the race checks, everything that a warp did before it arrived is then ordered
+// before the next instruction of each waiting warp.
 func (b *block) release(bar *barrier) {
 	b.tick++
 	whole := bar.joined == full>>(32-len(b.warps)) && bar.waiting == bar.joined
@@ -134,8 +136,8 @@ func (b *block) release(bar *barrier) {
 	*bar = barrier{}
 }
 
-// stuck fails the launch with an error that names the barriers: every live warp (with threads that have not exited)
-// waits, so none can go on.
+// stuck is called when every warp with threads that have not exited waits, so that none can
+// continue. It fails the launch with an error that names the barriers.
 func (b *block) stuck() {
 	if b.proxy != nil {
 		b.proxy.deadlock()
@@ -150,8 +152,9 @@ func (b *block) stuck() {
 	}
 }
 
-// members fails unless mask, the threads that execute an instruction, has exactly the threads of its operand
-// members that have not exited. what names the instruction for the error.
+// members checks the members operand of an instruction such as bar.warp.sync. The threads that
+// execute the instruction (mask) must be exactly the members that have not exited; otherwise the
+// launch fails. The error calls the instruction what.
 func (w *warp) members(in *inst, mask, members uint32, what string) {
 	missing := members & w.live &^ mask
 	if missing != 0 {

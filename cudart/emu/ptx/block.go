@@ -5,18 +5,18 @@ import (
 	"math/bits"
 )
 
-// block executes thread blocks of a launch, one after the other, on one goroutine. The kernel's next launch reuses
-// its memory.
+// block executes thread blocks of a launch, one after the other, on one goroutine. Later launches
+// of the kernel reuse its memory.
 type block struct {
 	kernel  *Kernel
 	launch  *Launch
-	shape   shape // of the launch that filled the special registers
+	shape   shape // dimensions of the launch that filled the special registers
 	ctaid   [3]uint32
 	threads int
-	warps   []*warp // of this launch
+	warps   []*warp // warps of the current launch
 	spare   []*warp
 	shared  []byte
-	cells   []cell // of shared memory
+	cells   []cell // access history of shared memory, by word
 	rows    []row
 	params  []byte
 	slots   []slot
@@ -41,8 +41,8 @@ type block struct {
 	bars  [16]barrier
 }
 
-// shape holds the dimensions of a launch. Special registers depend on them, and stay valid if the next launch has
-// the same shape.
+// shape holds the dimensions of a launch. The values of special registers such as %tid follow from
+// them, and need not be computed again if the next launch has the same shape.
 type shape struct {
 	grid, block [3]uint32
 	shared      int
@@ -116,7 +116,8 @@ func (b *block) newWarp(index int) *warp {
 	return w
 }
 
-// begin sets b up for the next thread block of job j. It clears b.running if no block is left.
+// begin sets b up for the next thread block of the launch j. If no block is left, it sets b.running
+// to false.
 func (b *block) begin(j *job) {
 	at, seed, ok := j.number()
 	if b.running = ok; !ok {
@@ -147,9 +148,9 @@ func (b *block) begin(j *job) {
 	}
 }
 
-// turn runs each warp once, in an order drawn from the seed. A warp runs until one of these: it waits, it ends, its
-// time slice is over, or it has read memory that another block may write. turn returns false when all warps have
-// ended.
+// turn runs each warp once, in an order that follows from the seed. A warp runs until it waits or
+// ends, until its time slice is over, or until it has read memory that another block may write.
+// When all warps have ended, turn returns false.
 func (b *block) turn() bool {
 	n := uint64(len(b.warps))
 	from, step := permutation(n, mix(b.seed+b.round))
@@ -198,7 +199,7 @@ func (b *block) thread(n int) [3]uint32 {
 	return [3]uint32{i % d[0], i / d[0] % d[1], i / d[0] / d[1]}
 }
 
-// Error describes an incorrect access or instruction of a kernel.
+// Error describes an incorrect access or instruction of a kernel, and where it happened.
 type Error struct {
 	Kernel, File  string
 	Line          int // in the PTX file
@@ -222,8 +223,8 @@ func (b *block) find(addr uint64) *Buffer {
 	return b.launch.Memory.Find(addr)
 }
 
-// near describes, for an error message, an address that is in no buffer: how far it lies after the end of a buffer.
-// It returns "" if no buffer ends shortly before the address.
+// near describes, for an error message, an address that lies in no buffer: a null pointer, or how
+// far after the end of a buffer. It returns "" if no buffer ends shortly before the address.
 func (b *block) near(addr uint64) string {
 	if addr < 1<<16 {
 		return ": a null pointer"
@@ -236,8 +237,8 @@ func (b *block) near(addr uint64) string {
 	return ""
 }
 
-// keep adds what a slot has recorded, the range that its instruction accessed in a buffer, to the block's list of
-// accesses. It then resets the slot.
+// keep adds the accesses that a slot has recorded to the block's list, and resets the slot. A slot
+// records the range of one buffer that a memory instruction has accessed.
 func (b *block) keep(s *slot) {
 	if s.buffer != nil && s.buffer != &b.consts {
 		b.touched = merge(b.touched, s.access())
@@ -276,8 +277,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// permutation returns a pseudo-random walk that visits each of n items once. The i-th item is (from + i·step) mod
-// n. hash selects the walk.
+// permutation returns numbers from and step such that (from + i·step) mod n visits each of n items
+// once, in a pseudo-random order. hash selects the order.
 func permutation(n, hash uint64) (from, step uint64) {
 	from, step = hash%n, hash>>bits.Len64(n)%n
 	for gcd(max(step, 1), n) != 1 {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// builder decodes the statements of one kernel to instructions; st is the current statement.
+// builder translates the parsed statements of one kernel to instructions. st is the current
+// statement.
 type builder struct {
 	*source
 	kernel     *Kernel
@@ -27,7 +28,7 @@ func newBuilder(r *reader, name string, line int) *builder {
 	return b
 }
 
-// newReg adds a register of the given size in bytes to the kernel; 0: a predicate register.
+// newReg adds a register of the given size in bytes to the kernel. Size 0 is a predicate register.
 func (b *builder) newReg(bytes int) reg {
 	k := b.kernel
 	switch bytes {
@@ -140,7 +141,8 @@ func (s *scope) reg(name string) (reg, bool) {
 
 func (b *builder) fail(format string, args ...any) { b.failAt(b.st.line, format, args...) }
 
-// unknown ends the parsing with an error: the emulator does not support this form of the current instruction.
+// unknown ends parsing with the error that the emulator does not support the current instruction in
+// this form.
 func (b *builder) unknown() { b.fail("instruction %q is not supported", strings.Join(b.st.words, ".")) }
 
 // arg returns the i-th argument of the current statement.
@@ -180,8 +182,9 @@ func (b *builder) predIn(o operand) int32 {
 	return b.pred(o.name)
 }
 
-// out returns the index of the register that operand o names as a destination, which must be in the given register
-// file. For "_", a result that is not wanted, it makes a register that nothing reads.
+// out returns the index of the register that operand o names as a destination. The register must be
+// in the given register file: 32 bits, 64 bits or predicates. For "_" (the result is not wanted) it
+// makes a register that nothing reads.
 func (b *builder) out(o operand, file uint8) int32 {
 	if o.name == "_" {
 		return b.newReg(map[uint8]int{inPreds: 0, in32: 4, in64: 8}[file]).index
@@ -196,7 +199,7 @@ func (b *builder) out(o operand, file uint8) int32 {
 	return r.index
 }
 
-// fileOf returns the register file, and so the width of registers, for values of type t.
+// fileOf returns the register file (predicates, 32 or 64 bits) for values of type t.
 func fileOf(t string) uint8 {
 	switch typeBytes(t) {
 	case 8:
@@ -207,8 +210,8 @@ func fileOf(t string) uint8 {
 	return in32
 }
 
-// in returns the index of the register, of type t, that operand o reads. For a constant, a special register or the
-// address of a variable it makes a register that has this value.
+// in returns the index of a register with the value that operand o reads; t is its type. For a
+// constant, a special register or the address of a variable it makes such a register.
 func (b *builder) in(o operand, t string) int32 {
 	if o.mem || o.vec || o.not || o.pair != "" {
 		b.fail("%q is not a value", o.name)

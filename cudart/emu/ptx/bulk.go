@@ -4,7 +4,8 @@ import (
 	"math/bits"
 )
 
-// The operations (inst.op) of famBulk, the family of cp.async.bulk: copies that a separate unit makes.
+// The operations (inst.op) of famBulk, which executes cp.async.bulk: copies of many bytes by the
+// TMA unit.
 const (
 	opBulkLoad  op = iota // global to shared
 	opBulkStore           // shared to global
@@ -14,8 +15,8 @@ const (
 
 const flagRead = 1
 
-// bulkSpec holds the decoded operands of a cp.async.bulk, a copy of many bytes that one thread starts and a
-// separate unit makes.
+// bulkSpec holds the decoded operands of a cp.async.bulk, a copy of many bytes that one thread
+// starts and the TMA unit makes.
 type bulkSpec struct {
 	rank   int     // rank of the tensor; 0: a plain copy, without a tensor map
 	coords []int32 // registers of the coordinates
@@ -26,21 +27,23 @@ type bulkSpec struct {
 	bytes  int32 // register with the byte count of a plain copy
 }
 
-// place32 is the operand for an address in shared memory: register reg plus add. narrow: the register has 32 bits.
+// place32 is an operand that names an address in shared memory: the value of register reg plus add.
+// narrow says that the register has 32 bits.
 type place32 struct {
 	reg    int32
 	narrow bool
 	add    int64
 }
 
-// bulkCopies are the bulk copies from shared to global memory that a warp's threads have started and not waited
-// for.
+// bulkCopies has the bulk copies from shared to global memory that threads of a warp have started
+// and not yet waited for.
 type bulkCopies struct {
 	group   [32]uint32 // the open group of each thread
 	pending []*bulkCopy
 }
 
-// bulkCopy is one bulk copy (cp.async.bulk), started by one thread. Its bytes are divided into pieces of 16.
+// bulkCopy is one bulk copy (cp.async.bulk), started by one thread. It consists of pieces of 16
+// bytes.
 type bulkCopy struct {
 	in     *inst
 	warp   *warp
@@ -96,8 +99,8 @@ func (b *builder) bulk(in *inst, m modifiers) {
 	b.slot(in)
 }
 
-// bulkArguments decodes the arguments: [to], [from], the byte count of a plain copy, the [mbarrier] of a load, and the
-// cache hint.
+// bulkArguments decodes the arguments of a cp.async.bulk, in their order: [to], [from], the byte
+// count of a plain copy, the [mbarrier] of a load, and the cache hint.
 func (b *builder) bulkArguments(in *inst, s *bulkSpec, hint int) {
 	plain := pick(s.rank == 0, 1, 0)
 	load := in.op == opBulkLoad
@@ -131,8 +134,8 @@ func (b *builder) place32(o operand) place32 {
 	return place32{at.a, at.flags&flagNarrow != 0, at.imm}
 }
 
-// of returns the offset in shared memory that p means for one thread. It accepts addresses of shared memory and
-// generic addresses.
+// of returns the offset in shared memory that p names for thread lane. The register may have an
+// address of shared memory or a generic address.
 func (p place32) of(w *warp, lane int) uint64 {
 	if p.narrow {
 		return uint64(w.r32[p.reg][lane] + uint32(p.add))
@@ -288,8 +291,8 @@ func (q *piece) memory(b *block) []byte {
 	return from.Data[at:][:q.to-q.from]
 }
 
-// land completes a bulk copy from global to shared memory. It writes the bytes to shared memory and reports their
-// number to the copy's mbarrier.
+// land completes a bulk copy from global to shared memory: it writes the bytes to shared memory and
+// reports their number to the copy's mbarrier.
 func (c *bulkCopy) land(p *proxy) {
 	b := p.block
 	for i := range c.pieces {
@@ -308,9 +311,9 @@ func (c *bulkCopy) land(p *proxy) {
 	p.settle(c.mbar, func(format string, args ...any) { c.warp.fail(c.in, c.lane, format, args...) })
 }
 
-// bulkWait completes the copies from shared to global memory that thread lane has started in groups numbered below
-// before. If readOnly is set, it only reads their shared memory, so that the kernel may overwrite it. Their global
-// memory is written later.
+// bulkWait completes the copies from shared to global memory that thread lane has started in groups
+// with numbers below before. If readOnly is true, it only reads their shared memory, which the
+// kernel may then overwrite. The global memory is written later.
 func (w *warp) bulkWait(lane int, before int64, readOnly bool) {
 	left := w.bulk.pending[:0]
 	for _, c := range w.bulk.pending {

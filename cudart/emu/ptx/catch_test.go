@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// small returns a kernel for 64 threads with parameters p, a pointer, and n. It has 128 words of static shared memory,
-// and the thread number in %t.
+// small returns a PTX kernel of 64 threads that executes body. Its parameters are a pointer p and
+// n. It has 128 words of static shared memory, and the thread's number in %t.
 func small(body string) string {
 	return header + `.visible .entry k(.param .u64 p, .param .u32 n)
 .maxntid 64, 1, 1
@@ -48,7 +48,8 @@ func runSmall(t *testing.T, body string, n uint32, seed uint64) ([]uint32, error
 	return out, err
 }
 
-// TestCatches: each mistake is reported at the line marked //!, with the wanted words, for any order of warps.
+// TestCatches: each mistake of a kernel is an error at the line marked //!, with the wanted words,
+// in any order of warps.
 func TestCatches(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
 		{"store past the end", "st.global.u32 [%at+4], %t; //!", "0 bytes after the end of words, which has 256"},
@@ -99,7 +100,8 @@ func TestCatches(t *testing.T) {
 	}
 }
 
-// TestAllowed runs correct code that resembles these mistakes.
+// TestAllowed: correct kernels that resemble the mistakes of TestCatches run without an error and
+// give the right results.
 func TestAllowed(t *testing.T) {
 	for _, c := range []struct {
 		name, body string
@@ -178,7 +180,8 @@ func TestLaunchLimits(t *testing.T) {
 	}
 }
 
-// TestGlobalRaces: two blocks that touch one word race, unless both use atomic instructions.
+// TestGlobalRaces: it is an error if two blocks access one word and one of them writes it, unless
+// both use atomic instructions.
 func TestGlobalRaces(t *testing.T) {
 	for _, c := range []struct{ body, want string }{
 		{"st.global.u32 [%at], %t;", "writes it too"},
@@ -196,13 +199,14 @@ func TestGlobalRaces(t *testing.T) {
 	}
 }
 
-// warp0First is a seed with which warp 0 runs first. Warp 1 then need not spin, which is slow in the interpreter.
+// warp0First is a seed with which warp 0 runs first. Then warp 1 finds the flag that it waits for
+// and need not spin, which is slow in the interpreter.
 const warp0First = 0
 
-// inTurn returns a kernel body for two warps: one thread of warp 0 executes first, then one thread of warp 1 executes
-// second. Warp 1 waits for a flag in memory, which orders them in time but is not a barrier. They can therefore race
-// in one order only, and only one check can detect the race. All words of both memories are written before, and a
-// barrier follows the writes.
+// inTurn returns a kernel body for two warps: one thread of warp 0 executes first, then one thread
+// of warp 1 executes second. Warp 1 waits for a flag in memory. The flag orders the two in time but
+// is not a barrier, so they race, always in this order, and exactly one check must find the race.
+// Before that, all words of both memories are written, and a barrier follows.
 func inTurn(first, second string) string {
 	return `st.shared.u32 [%s], %t; st.shared.u32 [%s+256], %t;
 	bar.sync 0;
@@ -222,8 +226,8 @@ func inTurn(first, second string) string {
 	N:`
 }
 
-// TestWarpChecks covers every check of accesses to the same bytes by warps of a block, in shared and global memory,
-// for each word of a wide access.
+// TestWarpChecks: the emulator finds every kind of race between warps of a block, in shared and
+// global memory, in each word of a wide access.
 func TestWarpChecks(t *testing.T) {
 	type check struct{ name, first, second, want string }
 	const (
@@ -280,7 +284,8 @@ func TestWarpChecks(t *testing.T) {
 	}
 }
 
-// TestChecksOfCopies covers each check of the bytes that a cp.async writes or reads.
+// TestChecksOfCopies: the emulator finds every kind of race with the bytes that a cp.async reads or
+// writes.
 func TestChecksOfCopies(t *testing.T) {
 	copied := "cp.async.ca.shared.global [space+8], [%p0+8], 4"
 	for _, c := range []struct{ name, first, second, want string }{
@@ -297,8 +302,9 @@ func TestChecksOfCopies(t *testing.T) {
 	}
 }
 
-// TestBlockChecks covers every check of accesses to the same word by blocks of a launch. The blocks run in an order
-// drawn from the seed, and the order determines which check detects the race.
+// TestBlockChecks: the emulator finds every kind of race between blocks at one word of global
+// memory. The blocks run in an order that follows from the seed, and the order decides which check
+// must find the race.
 func TestBlockChecks(t *testing.T) {
 	const (
 		reader = "setp.eq.u32 %q, %t, 0;\n @%q ld.global.u32 %a, [%p0+8];"
@@ -338,8 +344,8 @@ func TestBlockChecks(t *testing.T) {
 	}
 }
 
-// TestWriteAfterManyReaders: a write is detected after several blocks have read the word, although the readers are not
-// recorded individually.
+// TestWriteAfterManyReaders: a block's write after several other blocks have read the word is
+// found, although the emulator does not record the readers one by one.
 func TestWriteAfterManyReaders(t *testing.T) {
 	body := "mov.u32 %b, %ctaid.x;\n setp.eq.s32 %p, %b, 2;\n setp.eq.u32 %q, %t, 0;\n @!%q bra E;\n @%p bra F;\n ld.global.u32 %a, [%p0+8];\n bra E;\n F: st.global.u32 [%p0+8], %t;\n E:"
 	for seed := range uint64(16) {
@@ -353,7 +359,8 @@ func TestWriteAfterManyReaders(t *testing.T) {
 	}
 }
 
-// TestLimitsOfLaunches tries each limit, at its last valid value and one beyond.
+// TestLimitsOfLaunches: the last valid value of each limit of a launch is accepted, and the next
+// one is an error.
 func TestLimitsOfLaunches(t *testing.T) {
 	k := parse(t, header+".visible .entry k()\n{\n ret;\n}").Kernel("k")
 	bounded := parse(t, small("")).Kernel("k")

@@ -39,7 +39,8 @@ func reconverge(code []inst) {
 	}
 }
 
-// exits reports whether the instruction at pc is an exit without a guard, which all threads that reach it take.
+// exits reports whether the instruction at pc is an exit without a guard predicate, which all
+// threads that reach it execute.
 func exits(code []inst, pc int) bool {
 	return code[pc].fam == famControl && code[pc].op == opExit && code[pc].guard < 0
 }

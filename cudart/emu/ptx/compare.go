@@ -41,8 +41,8 @@ var comparisons = map[string]comparison{
 	"lo": {rel: isLess}, "ls": {rel: isLessEqual}, "hi": {rel: isLess, swap: true}, "hs": {rel: isLessEqual, swap: true},
 }
 
-// comparing decodes the modifiers m and the operands of setp on type t: the comparison and, if a third operand is
-// present, the predicate to combine its result with.
+// comparing decodes setp on type t: the comparison, which m names, and the operands. A third
+// operand is a predicate, with which the result is combined.
 func (b *builder) comparing(in *inst, m *modifiers, t string) {
 	c, ok := comparison{}, false
 	for _, w := range *m {
@@ -160,8 +160,8 @@ func (w *warp) setPredicate(in *inst, mask uint32) {
 	}
 }
 
-// relate evaluates comparison c of an instruction's operands for all threads. It returns a mask of the threads for
-// which it is true.
+// relate evaluates the comparison c of an instruction's operands for all 32 threads. It returns a
+// mask of the threads with the result true.
 func (w *warp) relate(in *inst, c *comparison) uint32 {
 	ra, rb := in.a, in.b
 	if c.swap {

@@ -60,7 +60,7 @@ func (w *warp) convert(in *inst, mask uint32) {
 	}
 }
 
-// brain rounds a float32 to bfloat16; NaN becomes 0x7fff.
+// brain rounds a float32 to bfloat16. A NaN becomes 0x7fff.
 func brain(x uint32) uint32 {
 	if x&0x7fffffff > 0x7f800000 {
 		return 0x7fff
@@ -68,8 +68,8 @@ func brain(x uint32) uint32 {
 	return uint32(bf16.Round(f32(x)))
 }
 
-// one converts the value of one thread and returns the result's bits. The value's bits are in a64 if the source
-// register is 64-bit, otherwise in a32.
+// one makes the conversion for one thread and returns the result's bits. The value's bits are in
+// a64 if the source register has 64 bits, otherwise in a32.
 func (c *conversion) one(a32 uint32, a64 uint64) uint64 {
 	if c.to == "bf16" {
 		return uint64(brain(a32))
@@ -210,7 +210,7 @@ func (c *conversion) fast() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *
 	return nil
 }
 
-// fastInteger is the method fast for conversions between integer types.
+// fastInteger returns the function of fast for conversions between integer types.
 func (c *conversion) fastInteger() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
 	if c.from64 || typeBytes(c.to) < typeBytes(c.from) {
 		return c.narrowing()
@@ -235,7 +235,8 @@ func (c *conversion) fastInteger() func(d32 *lanes32, d64 *lanes64, a32 *lanes32
 	return func(d32 *lanes32, _ *lanes64, a32 *lanes32, _ *lanes64) { *d32 = *a32 }
 }
 
-// narrowing is the method fast for conversions to a narrower integer type, which drop the upper bits.
+// narrowing returns the function of fast for conversions to a narrower integer type, which drop the
+// upper bits.
 func (c *conversion) narrowing() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
 	if isFloat(c.from) || isFloat(c.to) {
 		return nil

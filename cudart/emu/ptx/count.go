@@ -6,20 +6,21 @@ import (
 	"strings"
 )
 
-// Counts holds how much work some blocks of a kernel do; a warp instruction, executed by up to 32 threads, counts
-// once. The order in which blocks and warps run does not change the counts.
+// Counts says how much work some blocks of a kernel do. A warp instruction, executed by up to 32
+// threads, counts once. The counts do not depend on the order in which blocks and warps run.
 type Counts struct {
 	Blocks int64
 	Warps  int64
 	By     [Classes]int64 // instructions that at least one thread executed
 	Off    int64          // instructions that no thread executed because of their guards
-	Lanes  int64          // thread instructions
+	Lanes  int64          // instructions counted by thread: up to 32 for each warp instruction
 	// Divergent is the number of branches at which threads of a warp went to different instructions.
 	Divergent int64
-	// Fresh is the number of distinct sectors that each block reads, summed over blocks. An L1 cache without a size
-	// limit would request as many from L2.
+	// Fresh is the number of distinct 32-byte sectors that each block reads, summed over blocks.
+	// With an L1 cache of unlimited size, blocks would request this many from the L2 cache.
 	Fresh int64
-	// Products is the number of multiply-adds of mma and wgmma; Grouped is the part of wgmma.
+	// Products is the number of multiply-adds of mma and wgmma; Grouped is the number of wgmma
+	// alone.
 	Products, Grouped int64
 
 	Load, Store, Copied, Atomic Traffic // global memory; Copied is the reads of cp.async
@@ -32,7 +33,7 @@ type Counts struct {
 // Traffic is the accesses of warps to global memory.
 type Traffic struct {
 	Requests int64 // warp instructions that access global memory
-	Bytes    int64 // requested by threads
+	Bytes    int64 // bytes that threads request
 	Sectors  int64 // 32-byte sectors that hold these bytes, each counted once per request
 }
 
@@ -123,7 +124,7 @@ type Count struct {
 	Traces map[uint32]*Trace  // of the traced blocks that ran
 }
 
-// Trace holds the instructions of each warp of a block.
+// Trace lists the executed instructions of each warp of one block.
 type Trace struct {
 	Warps [][]Step
 	// Events holds, for each barrier release and mbarrier phase, the number of steps that must complete before it.
@@ -179,7 +180,7 @@ func (c *counter) begin(at uint32, warps int) {
 	}
 }
 
-// into adds the counter's results, after the goroutine's last block, to those in to.
+// into adds the counter's results to those in to, after the goroutine has run its last block.
 func (c *counter) into(to *Count) {
 	if to.Blocks == nil {
 		to.Blocks, to.Traces = map[uint32]*Counts{}, map[uint32]*Trace{}
@@ -193,8 +194,8 @@ func (c *counter) into(to *Count) {
 	}
 }
 
-// note counts the instruction in, with index pc, before it executes. mask has the threads that execute it; all also
-// has the threads for which its guard is false.
+// note counts the instruction in, with index pc, before it executes. The threads of mask execute
+// it. The set all also has the threads whose guard predicate is false.
 func (c *counter) note(w *warp, pc int32, in *inst, mask, all uint32) {
 	n, class := c.now, c.meanings[pc].Class
 	s := Step{At: pc, Off: mask == 0 && class != ClassBranch}
@@ -225,8 +226,8 @@ func (c *counter) note(w *warp, pc int32, in *inst, mask, all uint32) {
 	}
 }
 
-// branch counts a branch at which the threads of the warp go different ways. mask has the threads that take the
-// branch; all also has the threads that its guard holds back.
+// branch counts a branch if the threads of the warp go different ways there. The threads of mask
+// take the branch. The set all also has the threads whose guard predicate is false.
 func (c *counter) branch(w *warp, in *inst, mask, all uint32) {
 	parts := mask != 0 && mask != all && in.op != opExit
 	if in.op == opBrx {
@@ -267,8 +268,8 @@ func (c *counter) last(w *warp) *Step {
 	return &steps[len(steps)-1]
 }
 
-// needed records in the trace that event e cannot happen before the warp's current step has completed, such as an
-// arrival at a barrier.
+// needed is called for a step, such as an arrival at a barrier, that must complete before the event
+// e can happen. It records that in the trace.
 func (c *counter) needed(w *warp, e event) {
 	s := c.last(w)
 	if s == nil || s.Event != 0 { // another thread of the warp has recorded it
@@ -282,8 +283,8 @@ func (c *counter) needed(w *warp, e event) {
 	c.trace.Events[s.Event-1]++
 }
 
-// awaited records in the trace that the warp's current step has waited for event e. If no step contributes to the
-// event, the step's Event is 0.
+// awaited is called when the warp's current step has waited for event e, and records that in the
+// trace. If no step contributes to the event, the step's Event is 0.
 func (c *counter) awaited(w *warp, e event) {
 	if s := c.last(w); s != nil {
 		s.Event = c.events[e]
@@ -469,9 +470,9 @@ func (c *counter) sharedBanks(to *Banks, addr *lanes64, mask uint32, bytes uint6
 	}
 }
 
-// turns returns the number of wavefronts that the requests of the threads of mask need. It is the largest number of
-// distinct words requested from one bank. Only the first word of each thread is examined. Accesses are aligned and
-// equally long, so further words conflict in the same way.
+// turns returns how many wavefronts the requests of the threads of mask need: the largest number of
+// distinct words requested from one bank. It examines only the first word of each thread, since
+// accesses are aligned and equally long, so that further words conflict in the same way.
 func (b *banks) turns(addr *lanes64, mask uint32) int {
 	if b.apart(addr, mask) {
 		return 1
@@ -484,9 +485,9 @@ func (b *banks) turns(addr *lanes64, mask uint32) int {
 	return most
 }
 
-// apart is a quick check for the usual case: it returns true if no bank is requested for more than one word. It
-// counts equal words of neighbouring threads as one request. It misses equal words of other threads, and may then
-// return false although the answer is true.
+// apart is a quick check for the usual case: it returns true if each bank is asked for at most one
+// word. It recognizes equal words only if the threads are neighbours; for others it may return
+// false although there is no conflict.
 func (b *banks) apart(addr *lanes64, mask uint32) bool {
 	asked, n, last := uint32(0), 0, ^uint64(0)
 	if mask == full {
@@ -678,7 +679,8 @@ func arithmeticClass(name, t string, wide bool) Class {
 	return pick(typeBytes(t) == 8, ClassInteger64, ClassInteger)
 }
 
-// Meaning is everything about an instruction that a timing model needs before the instruction runs.
+// Meaning describes an instruction for a timing model, as far as it is known before the instruction
+// runs.
 type Meaning struct {
 	Class Class
 	// Reads and Writes are register numbers. Registers of all files, predicates too, have distinct numbers.

@@ -9,8 +9,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// counted runs a kernel of one or more warps and returns its counts. The body has the thread in %t, its lane in %l,
-// the address of 64 KiB of global memory in %g, and 16 KiB of shared memory at 0.
+// counted runs a kernel of one or more warps and returns its counts. body is its PTX. It has the
+// thread in %t, the lane in %l, the address of 64 KiB of global memory in %g, and 16 KiB of shared
+// memory at address 0.
 func counted(t *testing.T, threads uint32, body string) *Count {
 	t.Helper()
 	src := `.version 8.0
@@ -61,7 +62,8 @@ func TestSectors(t *testing.T) {
 	}
 }
 
-// TestBanks checks wavefronts against the layout of the banks.
+// TestBanks: the number of wavefronts follows from the 32 banks, for accesses of each width and
+// stride.
 func TestBanks(t *testing.T) {
 	for _, c := range []struct {
 		stride                int
@@ -90,8 +92,8 @@ func TestBanks(t *testing.T) {
 	}
 }
 
-// TestTranspose moves 32 × 32 words through shared memory. Rows of 32 words put a column into one bank; rows of 33
-// words do not.
+// TestTranspose: a transpose of 32 × 32 words in shared memory has bank conflicts with rows of 32
+// words, which put a column into one bank, and none with rows of 33 words.
 func TestTranspose(t *testing.T) {
 	for pitch, conflicts := range map[int]int64{32: 32 * 31, 33: 0} {
 		row, column := "shr.u32 %b, %t, 5;", "" // %b: the row, %l: the column
@@ -133,8 +135,8 @@ func TestDivergence(t *testing.T) {
 	}
 }
 
-// TestCountedProduct checks the tiled product of testdata against counts from its source: four warps compute tiles of
-// 64 × 64, with 32 of k at a time.
+// TestCountedProduct: the counts of the tiled matrix product in testdata are those that follow from
+// its source: four warps compute a tile of 64 × 64, with 32 of k at a time.
 func TestCountedProduct(t *testing.T) {
 	const m, n, k = 128, 192, 96
 	const blocks, steps = m / 64 * n / 64, k / 32
@@ -280,7 +282,8 @@ func TestMeanings(t *testing.T) {
 	}
 }
 
-// TestFresh: a repeated read of a block is not fresh. Each block starts with no sectors read.
+// TestFresh: a sector that a block reads again does not count as fresh. Each block starts without
+// any sectors.
 func TestFresh(t *testing.T) {
 	load := at("%t", 4) + "ld.global.u32 %b, [%x];\n"
 	got := counted(t, 64, load+load+at("%t", 8)+"ld.global.u32 %b, [%x];").Sum
@@ -304,7 +307,8 @@ func TestFresh(t *testing.T) {
 	}
 }
 
-// TestCountsAdd adds and halves every number, which detects a field missing in fields.
+// TestCountsAdd: Add and Halve change every number of Counts. So the test fails if fields misses a
+// new one.
 func TestCountsAdd(t *testing.T) {
 	var one, sum Counts
 	v := reflect.ValueOf(&one).Elem()
@@ -354,7 +358,8 @@ func TestFreshSectors(t *testing.T) {
 	}
 }
 
-// TestForgottenPages: the history of one launch does not affect the next one, and no two words share a cell.
+// TestForgottenPages: the access history of one launch does not affect the next one, although its
+// memory is reused. No two words share a cell of the history.
 func TestForgottenPages(t *testing.T) {
 	b, first, second := &block{}, &Buffer{}, &Buffer{}
 	b.cellAt(first, 0)

@@ -36,8 +36,9 @@ func (b *builder) decode(in *inst) {
 	f(b, in)
 }
 
-// modifiers are the words after the mnemonic, such as global and u32 in ld.global.u32. Decoders remove the words
-// that they know; if one is left, the instruction is not supported (done).
+// modifiers are the words of an instruction after the mnemonic, such as global and u32 in
+// ld.global.u32. Decoders remove the words that they know. If a word is left, the instruction is
+// not supported (done).
 type modifiers []string
 
 func (b *builder) modifiers() modifiers { return modifiers(slices.Clone(b.st.words[1:])) }
@@ -65,7 +66,7 @@ func (m *modifiers) last() string {
 	return t
 }
 
-// done fails if words are left in m, which the decoder does not know.
+// done fails if m has a word left, since the decoder does not know its meaning.
 func (b *builder) done(m modifiers) {
 	if len(m) > 0 {
 		b.unknown()
@@ -250,7 +251,7 @@ func (b *builder) cvt(in *inst) {
 	if typeBytes(from) == 0 || typeBytes(to) == 0 || from == "bf16" || from == "bf16x2" || to == "bf16" && from != "f32" {
 		b.unknown()
 	}
-	// The registers may be wider than the types that cvt names.
+	// A register may be wider than the type that cvt names for it.
 	d, ok := b.st.scope.reg(b.arg(0).name)
 	if !ok || d.file == inPreds || int(d.bytes) < typeBytes(to) {
 		b.fail("%q is not a register of type %s", b.arg(0).name, to)
@@ -268,8 +269,8 @@ func (b *builder) cvt(in *inst) {
 	c.lanes = c.fast()
 }
 
-// integers maps mnemonics to integer operations whose operands are decoded in order. If the result depends on
-// signedness, the key ends in the first letter of the type: s, u or b.
+// integers maps mnemonics to integer operations. Their operands are decoded in order. If the result
+// depends on signedness, the key ends in the first letter of the type: s, u or b.
 var integers = map[string]op{
 	"add": opAdd, "sub": opSub, "div.s": opDivS, "div.u": opDivU, "rem.s": opRemS, "rem.u": opRemU, "min.s": opMinS, "min.u": opMinU,
 	"max.s": opMaxS, "max.u": opMaxU, "abs.s": opAbs, "neg.s": opNeg, "and": opAnd, "or": opOr, "xor": opXor, "not": opNot,
@@ -496,7 +497,8 @@ func (b *builder) float(in *inst, m modifiers, t string) {
 	}
 }
 
-// slot gives a memory instruction an index of its own in block.slots, which cache the buffer that it accessed last.
+// slot gives a memory instruction an entry of its own in block.slots. The entry caches the buffer
+// that the instruction accessed last.
 func (b *builder) slot(in *inst) {
 	in.slot = int32(b.kernel.slots)
 	b.kernel.slots++
@@ -550,8 +552,8 @@ func access(m *modifiers) (strong uint8) {
 	return strong
 }
 
-// vector decodes operand o of a load or store: a register, or several in braces (v2, v4). t is the type of an
-// element. written: the instruction writes the registers.
+// vector decodes operand o of a load or store: one register, or several in braces (v2, v4). An
+// element has the type t. If written is true, the instruction writes the registers.
 func (b *builder) vector(in *inst, m *modifiers, o operand, t string, written bool) {
 	in.size = uint8(typeBytes(t))
 	in.n = map[string]uint8{"": 1, "v2": 2, "v4": 4}[m.take("v2", "v4")]

@@ -2,7 +2,8 @@ package ptx
 
 import "math/bits"
 
-// The operations (inst.op) of famWarp, the family in which the threads of a warp exchange values.
+// The operations (inst.op) of famWarp, which executes instructions by which the threads of a warp
+// exchange values.
 const (
 	opShfl op = iota // inst.size has the mode
 	opVote           // inst.size has the kind
@@ -64,7 +65,8 @@ func (b *builder) vote(in *inst) {
 	in.n = pick(b.arg(1).not, uint8(1), 0)
 }
 
-// match decodes match.any.sync, which tells each thread the threads that have the same value.
+// match decodes match.any.sync, which gives each thread a mask of the threads that have the same
+// value.
 func (b *builder) match(in *inst) {
 	m := b.modifiers()
 	t := m.last()

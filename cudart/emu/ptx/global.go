@@ -13,8 +13,8 @@ type globalCheck struct {
 	cells map[*Buffer]*globalCells
 }
 
-// globalCells has the writer and the reader of each 4-byte word of a buffer. They are block numbers plus one; 0: no
-// block; many: several blocks.
+// globalCells records the writer and the reader of each 4-byte word of a buffer. An entry is a
+// block number plus one; 0: no block; many: several blocks.
 type globalCells struct{ write, read []uint32 }
 
 const many = ^uint32(0)
@@ -100,13 +100,13 @@ func (g *globalCheck) write(w *warp, in *inst, s *slot, mask uint32, bytes uint6
 	}
 }
 
-// The functions below find races between warps of the same block in global memory, as shared.go does in shared
-// memory. A race is two accesses to the same bytes by different warps without a barrier in between, one of them a
-// write. Threads of one warp are not distinguished. Strong accesses (volatile, relaxed, acquire, release) are
-// exempt, because warps synchronize through them.
+// The functions below find races between warps of one block in global memory, as shared.go does in
+// shared memory. A race is two accesses to the same bytes by different warps, at least one a write,
+// without a barrier in between. Threads of one warp are not distinguished. Strong accesses
+// (volatile, relaxed, acquire, release) are exempt, because warps synchronize through them.
 //
-// A cell holds the access history of a word. A block keeps cells, in pages, only for the parts of memory that it
-// touches.
+// A cell holds the access history of one word. A block has cells, in pages, only for the parts of
+// memory that it accesses.
 
 // pageWords is the number of words per page.
 const pageWords = 1024
@@ -131,7 +131,8 @@ func (b *block) cellAt(buffer *Buffer, word uint64) *cell {
 	return &b.page[word%pageWords]
 }
 
-// turnTo makes the page identified by at the current page, b.page. It creates the page if the block has none.
+// turnTo makes at the current page, b.page, whose cells cellAt uses. If the block has no such page
+// yet, it creates one.
 func (b *block) turnTo(at pageOf) {
 	p := b.pages[at]
 	if p == nil {

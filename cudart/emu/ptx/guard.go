@@ -5,12 +5,13 @@ import (
 	"slices"
 )
 
-// guardedRegister is the state of a register that wgmma.mma_async instructions of the kernel use, as an accumulator
-// or as a fragment of A. These products, as they are called below, run asynchronously. Until they have been waited
-// for, no other instruction may touch their registers.
+// guardedRegister is the state of a register that wgmma.mma_async instructions of the kernel use,
+// as an accumulator or as a fragment of A. These instructions are called products below. They run
+// asynchronously. Until the warp has waited for them, no other instruction may touch their
+// registers.
 //
-// Only products of the same shape on the same accumulators may follow each other without a fence. Source: PTX ISA,
-// "wgmma.fence" and "wgmma.wait_group".
+// Only products of the same shape on the same accumulators may follow each other without a fence.
+// Source: PTX ISA, "wgmma.fence" and "wgmma.wait_group".
 type guardedRegister struct {
 	touched int64 // warp.steps at the last access by another instruction
 	sums    int32 // pending products that write the register
@@ -48,8 +49,9 @@ func (b *builder) guard() {
 	}
 }
 
-// guardOperand appends the guarded registers in operand o of st to the list to, as numbers, and stores their names
-// for errors. index maps registers to these numbers. own: st is itself a wgmma instruction, so nothing is appended.
+// guardOperand finds the guarded registers in operand o of st. It appends their numbers, which
+// index gives, to the list to, and stores their names for errors. If own is true, st is itself a
+// wgmma instruction, whose registers are checked elsewhere, and nothing is appended.
 func (b *builder) guardOperand(st *statement, o operand, index map[int32]int32, own bool, to *[]int32) {
 	for _, e := range o.list {
 		b.guardOperand(st, e, index, own, to)
@@ -111,7 +113,8 @@ func (w *warp) guardProduct(in *inst) {
 	}
 }
 
-// releaseProduct marks the registers of a completed product as no longer used by it.
+// releaseProduct is called when the product in has completed: its registers no longer count as used
+// by it.
 func (w *warp) releaseProduct(in *inst) {
 	for j, i := range in.x.guards {
 		if j < int(in.imm/2) {

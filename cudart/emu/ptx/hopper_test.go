@@ -15,7 +15,8 @@ import (
 // hopperHeader is the header of a module for sm_90a.
 const hopperHeader = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 
-// tensorProduct describes a test product of A, 64 × 64, and B, n columns, on one warpgroup.
+// tensorProduct describes one wgmma product for a test: A is 64 × 64, and B has n columns. One
+// warpgroup computes it.
 type tensorProduct struct {
 	n                int
 	width            int  // row size of the swizzle pattern in bytes; 16: no swizzle
@@ -30,13 +31,13 @@ const (
 	mapsAt   = 1 << 40
 )
 
-// lines collects the text of a kernel.
+// lines collects the lines of a kernel's PTX.
 type lines struct{ strings.Builder }
 
 func (l *lines) add(format string, args ...any) { fmt.Fprintf(l, format+"\n", args...) }
 
-// tile describes an operand of rows rows (of M or N) at an offset in shared memory, in panels as wide as the swizzle
-// pattern.
+// tile describes an operand of wgmma at offset at in shared memory. It has rows rows (of M or N),
+// in panels as wide as the swizzle pattern.
 type tile struct {
 	at, rows, width int
 	across          bool
@@ -56,7 +57,7 @@ func (t tile) panelBytes() int {
 	return t.rows * t.width
 }
 
-// descriptor returns the descriptor of columns k to k + 15.
+// descriptor returns the wgmma descriptor of the tile's columns k to k + 15.
 func (t tile) descriptor(k int) uint64 {
 	mode := map[int]uint64{16: 0, 128: 1, 64: 2, 32: 3}[t.width]
 	at, leading, stride := t.at+k*t.width, t.panelBytes(), 8*t.width
@@ -69,7 +70,8 @@ func (t tile) descriptor(k int) uint64 {
 	return uint64(at>>4) | uint64(leading>>4)<<16 | uint64(stride>>4)<<32 | mode<<62
 }
 
-// tensor returns the tensor map that fills the tile's panels.
+// tensor returns the tensor map with which bulk copies fill the tile's panels from the tensor at
+// address.
 func (t tile) tensor(address uint64) *TensorMap {
 	m := &TensorMap{Address: address, Element: 2, Rank: 2, Size: [5]uint64{productK, uint64(t.rows)}, Box: [5]uint32{uint32(t.width / 2), uint32(t.rows)}, Swizzle: t.width}
 	if t.across {
@@ -79,13 +81,14 @@ func (t tile) tensor(address uint64) *TensorMap {
 	return m
 }
 
-// tiles returns the tiles of the operands.
+// tiles returns the tiles of A and of B in shared memory.
 func (p tensorProduct) tiles() (a, b tile) {
 	a = tile{0, 64, p.width, p.acrossA}
 	return a, tile{64 * productK * 2, p.n, p.width, p.acrossB}
 }
 
-// kernel returns the text of the kernel. Its parameters are two tensor maps, A and the sums.
+// kernel returns the PTX of a kernel that computes p. Its parameters are the tensor maps of A and
+// B, and the addresses of A and of the result.
 func (p tensorProduct) kernel() string {
 	a, b := p.tiles()
 	var l lines
@@ -132,7 +135,8 @@ func (p tensorProduct) kernel() string {
 	return l.String()
 }
 
-// step multiplies 16 columns. The first product overwrites the sums.
+// step appends the wgmma that multiplies 16 columns, from k on. The first one overwrites the sums,
+// later ones add to them.
 func (p tensorProduct) step(l *lines, a, b uint64, k int) {
 	sums := make([]string, p.n/2)
 	for i := range sums {
@@ -154,7 +158,8 @@ func (p tensorProduct) step(l *lines, a, b uint64, k int) {
 	l.add("\twgmma.wait_group.sync.aligned 0;")
 }
 
-// randomBrains returns bf16 values of few bits, whose products and sums are exact in fp32.
+// randomBrains returns n random bf16 values, as floats and as bytes. They are small integers, whose
+// products and sums are exact in fp32.
 func randomBrains(rng *rand.Rand, n int) ([]float32, []byte) {
 	values, data := make([]float32, n), make([]byte, 2*n)
 	for i := range values {
@@ -164,7 +169,8 @@ func randomBrains(rng *rand.Rand, n int) ([]float32, []byte) {
 	return values, data
 }
 
-// TestTensorProducts multiplies bulk-copied operands with wgmma in every layout, and compares with plain sums.
+// TestTensorProducts: wgmma on operands that bulk copies have brought gives exactly the sums
+// computed in Go, for every layout, swizzle and size.
 func TestTensorProducts(t *testing.T) {
 	var all []tensorProduct
 	for _, width := range []int{16, 32, 64, 128} {
@@ -226,8 +232,9 @@ func TestTensorProducts(t *testing.T) {
 	}
 }
 
-// hopperSmall is a kernel for two warpgroups with 16 KiB of shared memory, tiles A and B of 64 rows of 64 bf16 with a swizzle of
-// 128 bytes, and three mbarriers behind them: ONE and ALSO for one arrival, TWO for two. In bodies
+// hopperSmall returns a kernel for two warpgroups with 16 KiB of shared memory: tiles A and B of 64
+// rows of 64 bf16 with a swizzle of 128 bytes. Behind them are three mbarriers: ONE and ALSO for
+// one arrival, TWO for two. body may use these words:
 //
 //	FILL          all threads store zeros in both tiles
 //	GROUP         threads of the second warpgroup go to E, the end
@@ -305,12 +312,14 @@ func runHopperSmall(t *testing.T, body string, threads uint32, seed uint64) erro
 	return err
 }
 
-// ready fills both tiles and makes them visible to asynchronous work.
+// ready is the beginning of a body: it fills both tiles and makes them visible to asynchronous
+// work.
 const ready = "FILL; fence.proxy.async; bar.sync 0; "
 
-// hopperMistakes are reported at the line marked //!, with the wanted words, for any order of warps and copies.
+// hopperMistakes are bodies of hopperSmall with one mistake each. The emulator must report an error
+// at the line marked //!, with the wanted words, in any order of warps and copies.
 var hopperMistakes = []struct{ name, body, want string }{
-	// Between the proxies.
+	// Missing or wrong fences between stores and asynchronous work.
 	{"stored, no fence.proxy.async", "FILL; bar.sync 0; GROUP; OPEN;\n MUL; //!\n CLOSE;", "is read asynchronously without a fence.proxy.async after warp"},
 	{"fence.proxy.async before the store", "fence.proxy.async; FILL; bar.sync 0; GROUP; OPEN;\n MUL; //!\n CLOSE;", "is read asynchronously without a fence.proxy.async after warp"},
 	{"fence.proxy.async of one thread of each warp", "FILL; and.b32 %x, %t, 31; setp.eq.u32 %p, %x, 0; @%p fence.proxy.async; bar.sync 0; GROUP; OPEN;\n MUL; //!\n CLOSE;", "without a fence.proxy.async"},
@@ -326,7 +335,7 @@ var hopperMistakes = []struct{ name, body, want string }{
 	{"copied over what a warp reads", ready + "setp.lt.u32 %p, %t, 32; @!%p bra M; V: ld.volatile.global.u32 %x, [%p0]; setp.ne.u32 %p, %x, 5; @%p bra V; ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ONE], 8192;\n ONLY LOAD(0,ONE) //!\n bra E; M: setp.lt.u32 %p, %t, 64; @!%p bra E; ld.shared.b32 %x, [%s]; setp.eq.u32 %p, %t, 32; @%p st.volatile.global.u32 [%p0], 5;",
 		"is written without a barrier after warp 1 read it"},
 
-	// What copies bring.
+	// Accesses to the destination of a bulk copy that is not known to be complete.
 	{"copied, not waited for", "ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ONE], 8192; ONLY LOAD(0,ONE)\n ONLY ld.shared.b32 %x, [space]; //!\n WAIT(ONE,0)",
 		"is read while a bulk copy writes it, and phase 0 of the mbarrier at offset 16384 was not waited for"},
 	{"copied, another barrier waited for", "ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ONE], 8192; ONLY LOAD(0,ONE) ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ALSO], 8192; ONLY LOAD(8192,ALSO) WAIT(ALSO,0)\n ONLY ld.shared.b32 %x, [space+16]; //!\n WAIT(ONE,0)",
@@ -339,7 +348,7 @@ var hopperMistakes = []struct{ name, body, want string }{
 	{"stored after an arrival", "ONLY mbarrier.arrive.shared::cta.b64 _, [ONE]; ONLY st.shared.b32 [space], %z; WAIT(ONE,0) @%zero bra E;\n ld.shared.b32 %x, [space]; //!", "shared memory at offset 0 is read"},
 	{"never waited for", "ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ONE], 8192;\n ONLY LOAD(0,ONE) //!", "the block ends and nothing waited for this copy"},
 
-	// Registers of products.
+	// Accesses to registers that a running wgmma uses.
 	{"sum read too early", ready + "GROUP; OPEN; MUL; wgmma.commit_group.sync.aligned;\n mov.f32 %f, %d0; //!\n wgmma.wait_group.sync.aligned 0;",
 		"register %d0 is touched while wgmma.mma_async at line"},
 	{"sum written too early", ready + "GROUP; OPEN; MUL; wgmma.commit_group.sync.aligned;\n mov.f32 %d7, 0f00000000; //!\n wgmma.wait_group.sync.aligned 0;", "register %d7 is touched while"},
@@ -356,7 +365,7 @@ var hopperMistakes = []struct{ name, body, want string }{
 	{"A as sums", ready + "GROUP; OPEN; MULA;\n wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%a0,%a1,%a2,%a3}, %da, %db, %q, 1, 1, 0, 0; //!\n CLOSE;", "register %a0 is a sum, and wgmma.mma_async at line"},
 	{"ended before its products", ready + "GROUP; OPEN;\n MUL; //!\n wgmma.commit_group.sync.aligned;", "ends while this product is under way"},
 
-	// Operands of products.
+	// Writes to shared memory that a running wgmma reads.
 	{"operand overwritten", ready + "@!%first bra M; OPEN; MUL; wgmma.commit_group.sync.aligned; bar.sync 1, 256; wgmma.wait_group.sync.aligned 0; bra E; M: bar.sync 1, 256;\n st.shared.b32 [%s+-2048], %z; //!",
 		"reads it: wgmma.wait_group is missing"},
 	{"operand overwritten by its own warpgroup", ready + "GROUP; OPEN; MUL; wgmma.commit_group.sync.aligned; bar.sync 1, 128;\n st.shared.b32 [%s], %z; //!\n wgmma.wait_group.sync.aligned 0;", "reads it: wgmma.wait_group is missing"},
@@ -370,7 +379,7 @@ var hopperMistakes = []struct{ name, body, want string }{
 		"cp.async.bulk.wait_group is missing"},
 	{"copying out when the block ends", ready + "\n ONLY cp.async.bulk.global.shared::cta.bulk_group [%p0], [space], 8192; //!\n cp.async.bulk.commit_group;", "the block ends while this copy reads its shared memory"},
 
-	// mbarriers.
+	// Wrong uses of mbarriers.
 	{"an arrival too many", "ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ONE], 16;\n ONLY mbarrier.arrive.shared::cta.b64 _, [ONE]; //!", "1 arrivals at the mbarrier at offset 16384, whose phase 0 waits for 0 more of 1, and for 16 bytes"},
 	{"an arrival for too many", "\n ONLY mbarrier.arrive.shared::cta.b64 _, [TWO], 3; //!", "3 arrivals at the mbarrier at offset 16400, whose phase 0 waits for 2 more of 2"},
 	{"more bytes expected", "ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ONE], 8208; ONLY LOAD(0,ONE)\n WAIT(ONE,0) //!", "waits for the mbarrier at offset 16384 (phase 0 lacks 0 of 1 arrivals and 16 bytes)"},
@@ -394,7 +403,7 @@ var hopperMistakes = []struct{ name, body, want string }{
 	{"misaligned", "\n ONLY mbarrier.arrive.shared::cta.b64 _, [space+16388]; //!", "offset 16388, which is not a multiple of 8"},
 	{"too many bytes", "ONLY mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [ONE], 1048000;\n ONLY mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [ONE], 1000; //!", "expects 1049000 bytes"},
 
-	// Descriptors and tensor maps.
+	// Wrong wgmma descriptors and tensor maps.
 	{"operand outside of shared memory", ready + "GROUP; add.u64 %db, %db, 512; OPEN;\n MUL; //!\n CLOSE;", "B: descriptor 0x4000004002000400 reaches offset"},
 	{"operand beyond 256 KiB", ready + "GROUP; add.u64 %da, %da, 16384; OPEN;\n MUL; //!\n CLOSE;", "A: descriptor 0x4000004002004000 has bits that mean nothing"},
 	{"operand in a row of the pattern", ready + "GROUP; add.u64 %da, %da, 8; OPEN;\n MUL; //!\n CLOSE;", "begins at offset 128, which is in row 1 of the swizzle's pattern of 1024 bytes"},
@@ -408,14 +417,14 @@ var hopperMistakes = []struct{ name, body, want string }{
 	{"copy beyond a buffer", "\n ONLY cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [space], [%p0+16], 8192, [ONE]; //!", "ones, which has 8192"},
 	{"copy of 8 bytes", "\n ONLY cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [space], [%p0], 8, [ONE]; //!", "all must be multiples of 16"},
 
-	// Warpgroups.
+	// wgmma that not all threads of a warpgroup execute alike.
 	{"product without a thread", ready + "GROUP; setp.ne.u32 %p, %t, 70; OPEN;\n @%p MUL; //!\n CLOSE;", "the thread does not take part in wgmma"},
 	{"product without a warp", ready + "GROUP; OPEN; setp.lt.u32 %p, %t, 96; @!%p bra E;\n MUL; //!\n CLOSE;", "has ended without executing this"},
 	{"other products in a warp", ready + "GROUP; OPEN; setp.lt.u32 %p, %t, 96; @!%p bra M;\n MUL; //!\n bra N; M:\n MUL; //!\n N: CLOSE;", "of the same warpgroup has executed the instruction of line"},
 	{"scale-d that differs", ready + "GROUP; setp.lt.u32 %q, %t, 32; OPEN;\n MUL; //!\n CLOSE;", "scale-d differs from that of warp"},
 	{"scale-d that differs in a warp", ready + "GROUP; setp.lt.u32 %q, %t, 16; OPEN;\n MUL; //!\n CLOSE;", "threads of the warp differ in scale-d"},
 
-	// Registers for warpgroups: those of a kernel for 384 threads begin with 168 each.
+	// Wrong uses of setmaxnreg. In a kernel for 384 threads each thread begins with 168 registers.
 	{"more registers by dec", "setmaxnreg.dec.sync.aligned.u32 160;\n setmaxnreg.dec.sync.aligned.u32 168; //!", "setmaxnreg.dec to 168 registers, and each thread has 160"},
 	{"fewer registers by inc", "\n setmaxnreg.inc.sync.aligned.u32 160; //!", "setmaxnreg.inc to 160 registers, and each thread has 168"},
 	{"registers that nobody gives back", "@!%first bra M; setmaxnreg.dec.sync.aligned.u32 160; bra E; M:\n setmaxnreg.inc.sync.aligned.u32 184; //!", "waits for 184 registers a thread, of which the block has"},
@@ -423,7 +432,8 @@ var hopperMistakes = []struct{ name, body, want string }{
 	{"setmaxnreg of other warps", "setp.lt.u32 %p, %t, 32; @!%p bra M;\n setmaxnreg.dec.sync.aligned.u32 160; //!\n bra E; M:\n setmaxnreg.dec.sync.aligned.u32 160; //!", "of the same warpgroup has executed the instruction of line"},
 }
 
-// TestHopperCatches tries all mistakes.
+// TestHopperCatches: the emulator reports each of hopperMistakes, with the right words and at the
+// right line.
 func TestHopperCatches(t *testing.T) {
 	for _, c := range hopperMistakes {
 		lines := map[int]bool{}
@@ -446,7 +456,7 @@ func TestHopperCatches(t *testing.T) {
 	}
 }
 
-// TestHopperAllowed runs correct code that resembles these mistakes.
+// TestHopperAllowed: correct kernels that resemble hopperMistakes run without an error.
 func TestHopperAllowed(t *testing.T) {
 	for _, c := range []struct{ name, body string }{
 		{"stored, fenced and multiplied", ready + "GROUP; OPEN; MUL; MUL; CLOSE; mov.f32 %f, %d0;"},
@@ -483,7 +493,8 @@ func TestHopperAllowed(t *testing.T) {
 	}
 }
 
-// TestPartialWarpgroup: a block of five warps has one warpgroup and one extra warp.
+// TestPartialWarpgroup: in a block of five warps, the first four are a warpgroup and can execute
+// wgmma. The fifth warp cannot.
 func TestPartialWarpgroup(t *testing.T) {
 	body := strings.ReplaceAll(ready, "FILL", "@%first bra A; bra B; A: FILL; st.shared.v4.b32 [%s+2048], {%z,%z,%z,%z}; st.shared.v4.b32 [%s+6144], {%z,%z,%z,%z}; st.shared.v4.b32 [%s+10240], {%z,%z,%z,%z}; st.shared.v4.b32 [%s+14336], {%z,%z,%z,%z}; B:")
 	if err := runHopperSmall(t, body+"GROUP; OPEN; MUL; CLOSE;", 160, 0); err != nil {
@@ -495,7 +506,8 @@ func TestPartialWarpgroup(t *testing.T) {
 	}
 }
 
-// TestBulkStoresEnd: a bulk store is complete at the end of the block, even if the kernel waited only for the read.
+// TestBulkStoresEnd: when a block ends, its bulk copies to global memory are complete, even if the
+// kernel waited only until their shared memory was read.
 func TestBulkStoresEnd(t *testing.T) {
 	var h heap
 	buf := h.add("ones", bytes.Repeat([]byte{1}, 8192))
@@ -511,7 +523,7 @@ func TestBulkStoresEnd(t *testing.T) {
 	}
 }
 
-// TestBulkRaces: two blocks bulk-store to the same place.
+// TestBulkRaces: the emulator reports a race if two blocks write the same bytes by bulk copies.
 func TestBulkRaces(t *testing.T) {
 	var h heap
 	buf := h.add("ones", make([]byte, 8192))
@@ -523,7 +535,8 @@ func TestBulkRaces(t *testing.T) {
 	}
 }
 
-// TestRegistersAtStart checks the numbers of registers against ptxas.
+// TestRegistersAtStart: the number of registers of a thread at the start of a kernel follows from
+// its directives as in ptxas.
 func TestRegistersAtStart(t *testing.T) {
 	for text, want := range map[string]int{
 		"": 0, ".maxntid 384, 1, 1": 168, ".maxntid 128, 2": 256, ".maxntid 160": 256, ".maxntid 128, 1, 1\n.minnctapersm 3": 168, ".maxntid 1024\n.maxnreg 56": 56, ".reqntid 512, 1, 1": 128,
@@ -540,7 +553,8 @@ func TestRegistersAtStart(t *testing.T) {
 	}
 }
 
-// TestDescriptors checks invalid descriptors, and the row offsets of a matrix that starts within the swizzle pattern.
+// TestDescriptors: tileOf rejects invalid wgmma descriptors, and finds the rows of a matrix that
+// starts within the swizzle pattern.
 func TestDescriptors(t *testing.T) {
 	const swizzled = 1 << 62
 	for d, want := range map[uint64]string{
@@ -571,7 +585,8 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// TestLargerBlocks: the shared-memory state is reallocated for a block with more warps.
+// TestLargerBlocks: a kernel can run with a larger block after a smaller one; the state of shared
+// memory then has room for more warps.
 func TestLargerBlocks(t *testing.T) {
 	k := parse(t, hopperSmall("st.shared.b32 [%s+8192], %z; ld.shared.b32 %x, [%s+8192];")).Kernel("k")
 	var h heap
@@ -585,8 +600,9 @@ func TestLargerBlocks(t *testing.T) {
 	}
 }
 
-// tensorCopy returns a kernel that copies a box to shared memory and the bytes from there unchanged to out. With store
-// it copies bytes from in to shared memory and from there to the box.
+// tensorCopy returns a kernel that copies a box of a tensor to shared memory, and the bytes from
+// there unchanged to out. With store, it copies bytes from memory to shared memory, and from there
+// to the box.
 func tensorCopy(rank, bytes int, at []int, store bool) string {
 	coords := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(at)), ", "), "[]")
 	first := fmt.Sprintf("cp.async.bulk.tensor.%dd.shared::cluster.global.mbarrier::complete_tx::bytes [space], [%%map, {%s}], [space+65536];", rank, coords)
@@ -616,9 +632,9 @@ func tensorCopy(rank, bytes int, at []int, store bool) string {
 }`, bytes, bytes, first, then)
 }
 
-// TestTensorCopies copies boxes that lie partly outside tensors of one to five dimensions, and compares with a walk
-// over their elements. In shared memory, the 16 bytes at address a are stored at a XOR (a/128 mod 8)·16, with fewer
-// rows for a narrower swizzle.
+// TestTensorCopies: bulk copies of boxes move the same bytes as a loop over the elements, for
+// tensors of one to five dimensions and boxes that lie partly outside. In shared memory, the 16
+// bytes at address a are stored at a XOR (a/128 mod 8)·16; narrower swizzles use fewer rows.
 func TestTensorCopies(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for n := range 200 {

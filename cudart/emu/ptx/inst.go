@@ -23,8 +23,8 @@ const (
 	in64
 )
 
-// family groups instructions by the function that executes them. inst.op then selects the operation within the
-// family.
+// family groups instructions that the same function of the interpreter executes. inst.op then
+// selects the operation within the family.
 type family uint8
 
 const (
@@ -47,8 +47,8 @@ const (
 	famGroup   // wgmma
 )
 
-// inst is one decoded instruction. d is its result and a, b, c and e are its operands, as indices into the warp's
-// registers.
+// inst is one decoded instruction. d is its result; a, b, c and e are its operands. They are
+// indices into the warp's registers.
 type inst struct {
 	fam   family
 	op    op
@@ -79,10 +79,11 @@ type extra struct {
 	run     func(d, a, b, c *lanes32)
 	convert *conversion
 
-	// Atomic instructions: update returns the new value for the old one and the operands.
+	// update is for atomic instructions: it returns the new value of the memory, given the old one
+	// and the operands.
 	update func(old, b, c uint32) uint32
 
-	// setp
+	// The rest is for setp: its comparison, and how the result is combined with a predicate.
 	compare *comparison
 	logic   string // and, or, xor: combines the result with the predicate inst.c
 	notC    bool
@@ -100,7 +101,8 @@ const (
 	flagStrong               // volatile, relaxed, acquire or release: warps may synchronize through the access
 )
 
-// space is one of PTX's state spaces, such as global or shared memory.
+// space is one of PTX's state spaces, such as global or shared memory. A generic address may lie in
+// any of them.
 type space uint8
 
 const (
@@ -111,7 +113,7 @@ const (
 	spaceLocal
 )
 
-// Generic addresses at which the windows of the state spaces other than global begin.
+// Generic addresses at which the state spaces other than global begin.
 const (
 	sharedWindow = uint64(0x7d) << 56
 	localWindow  = uint64(0x7e) << 56

@@ -14,8 +14,9 @@ import (
 // header is the header of hand-written modules.
 const header = ".version 8.0\n.target sm_80\n.address_size 64\n"
 
-// oneKernel returns a kernel that applies body to operands a, b, c of 8 bytes each, read from three buffers. It writes
-// two results: one without a guard, and one on top of a 7 with a guard, so that only odd threads execute the body.
+// oneKernel returns a kernel that executes body, PTX with operands a, b and c of 8 bytes each, read
+// from three buffers. It writes two results: one without a guard predicate, and one with a guard,
+// so that only odd threads execute body and the others keep a 7.
 func oneKernel(body string) string {
 	return header + `.visible .entry k(.param .u64 pd, .param .u64 pa, .param .u64 pb, .param .u64 pc)
 {
@@ -57,7 +58,7 @@ func loads(x string) string {
 `, "$", x)
 }
 
-// guarded puts the guard @%odd before every instruction.
+// guarded puts the guard predicate @%odd before every instruction of body.
 func guarded(body string) string {
 	var out []string
 	for _, s := range strings.Split(strings.TrimSuffix(strings.TrimSpace(body), ";"), ";") {
@@ -66,8 +67,8 @@ func guarded(body string) string {
 	return strings.Join(out, " ")
 }
 
-// execute runs body, whose result is %d, %fd, %ld, %dd or %hd, on all combinations of the operands and calls check for
-// each result.
+// execute runs body on all combinations of the operands as, bs and cs, and calls check with each
+// result. result names the register of the result: %d, %fd, %ld, %dd or %hd.
 func execute(t *testing.T, body, result string, as, bs, cs []uint64, check func(a, b, c, got uint64)) {
 	t.Helper()
 	store, width := "b32", 4
@@ -121,7 +122,8 @@ var (
 func s32(x uint64) int64 { return int64(int32(x)) }
 func u32(x uint64) int64 { return int64(uint32(x)) }
 
-// TestIntegers compares integer instructions with their definitions, computed in at least 64 bits.
+// TestIntegers: integer instructions give the results that their definitions give, computed here in
+// at least 64 bits.
 func TestIntegers(t *testing.T) {
 	for _, c := range []struct {
 		body string
@@ -278,7 +280,8 @@ func TestUnknownInstructions(t *testing.T) {
 	}
 }
 
-// floatCases returns the bits of floats of every kind, plus random random ones.
+// floatCases returns the bits of floats of every kind (zeros, denormals, infinities, NaN and
+// others), and some random ones.
 func floatCases(random int) []uint64 {
 	out := []uint64{0, 1 << 31, 1, 0x80000001, 0x7fffff, 0x800000, 0x807fffff, 0x3f800000, 0xbf800000, 0x3f7fffff, 0x3f800001, 0x4b800001,
 		0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0x40490fdb, 0x4f000000, 0x5f000000}
@@ -289,12 +292,12 @@ func floatCases(random int) []uint64 {
 	return out
 }
 
-// sameF32 compares results; any two NaNs are the same.
+// sameF32 reports whether two floats have the same bits, or both are NaN.
 func sameF32(a, b uint32) bool {
 	return a == b || f32(a) != f32(a) && f32(b) != f32(b)
 }
 
-// exact returns a finite float, given by its bits, without rounding.
+// exact returns the finite float with the bits x as a big.Float, which represents it exactly.
 func exact(x uint64) *big.Float {
 	return new(big.Float).SetPrec(2000).SetFloat64(float64(f32(uint32(x))))
 }
@@ -308,7 +311,7 @@ func finite(xs ...uint64) bool {
 	return true
 }
 
-// TestFusedMultiplyAdd compares fma.rn.f32 with exact arithmetic rounded once.
+// TestFusedMultiplyAdd: fma.rn.f32 gives a·b + c, computed exactly and rounded once.
 func TestFusedMultiplyAdd(t *testing.T) {
 	xs := floatCases(12)
 	execute(t, "fma.rn.f32 %fd, %fa, %fb, %fc;", "%fd", xs, xs, xs, func(a, b, c, got uint64) {
@@ -327,11 +330,13 @@ func TestFusedMultiplyAdd(t *testing.T) {
 	})
 }
 
-// TestFusedDoubleRounding has sums whose first 53 bits lie half-way between two 24-bit floats.
+// TestFusedDoubleRounding: fma.rn.f32 rounds once even if the sum, rounded to 53 bits, lies
+// half-way between two floats of 24 bits. Rounding the 53 bits again would lose which side the
+// exact sum is on.
 func TestFusedDoubleRounding(t *testing.T) {
 	one := uint64(0x3f800000)
-	// (1 + 2^-12)² = 1 + 2^-11 + 2^-24 is half-way; a little more or less decides
-	// how it is rounded.
+	// (1 + 2^-12)² = 1 + 2^-11 + 2^-24 lies half-way between two floats. Adding a little more or
+	// less than 0 decides how it is rounded.
 	for _, c := range []struct{ c, want float32 }{
 		{0x1p-80, 1 + 0x1p-11 + 0x1p-23}, {-0x1p-80, 1 + 0x1p-11}, {0, 1 + 0x1p-11},
 	} {
@@ -403,7 +408,8 @@ func sel(yes bool, a, b float32) float32 {
 	return b
 }
 
-// TestApproximations: results that are normal floats have a relative error of at most 2^-22.
+// TestApproximations: approximate instructions such as ex2.approx have a relative error of at most
+// 2^-22, if the result is a normal float.
 func TestApproximations(t *testing.T) {
 	xs := floatCases(200)
 	for _, c := range []struct {
@@ -472,7 +478,8 @@ func TestFloatConversions(t *testing.T) {
 	}
 }
 
-// nearestBF16 returns the nearer of the two bfloat16 around x, by distance in float64; ties go to the even one.
+// nearestBF16 returns the bfloat16 nearest to the float x, found by distance in float64. Ties go to
+// the even one.
 func nearestBF16(x uint32) uint32 {
 	v := float64(f32(x))
 	if v != v {

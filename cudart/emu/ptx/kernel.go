@@ -2,7 +2,7 @@ package ptx
 
 import "sync"
 
-// Module is a parsed PTX file. It is immutable.
+// Module is a parsed PTX file. It never changes.
 type Module struct {
 	kernels map[string]*Kernel
 	names   []string
@@ -15,7 +15,8 @@ func (m *Module) Kernel(name string) *Kernel { return m.kernels[name] }
 // Kernels returns the names of the kernels in file order.
 func (m *Module) Kernels() []string { return m.names }
 
-// Kernel is one decoded .entry function. It is immutable. Several launches may run it at the same time.
+// Kernel is one decoded .entry function. Its instructions never change, and several launches may
+// run it at the same time.
 type Kernel struct {
 	Name string
 	// ParamBytes is the size of all parameters in bytes, each at its natural alignment.
@@ -40,7 +41,7 @@ type Kernel struct {
 	dynamic  int // offset of the dynamic shared memory
 	pool     sync.Pool
 
-	// Only for kernels that use instructions of sm_90a:
+	// These are only for kernels that use instructions of sm_90a:
 	async        bool      // the kernel uses mbarriers, bulk copies or wgmma
 	maxRegisters int       // .maxnreg; 0: none
 	minBlocks    int       // .minnctapersm; 0: none
@@ -52,7 +53,8 @@ type Kernel struct {
 	meanings   []Meaning
 }
 
-// constant32 is a register of the decoded kernel that holds a constant of the PTX text.
+// constant32 is a register that the decoder has made for a constant of the PTX text. The warp sets
+// it before the first instruction.
 type constant32 struct {
 	reg   int32
 	value uint32
@@ -63,8 +65,8 @@ type constant64 struct {
 	value uint64
 }
 
-// special is a register of the decoded kernel that is set to the value of a special register, such as %tid.x. wide:
-// it has 64 bits.
+// special is a register that the decoder has made for a special register, such as %tid.x. The warp
+// sets it before the first instruction. wide says that it has 64 bits.
 type special struct {
 	reg  int32
 	name string

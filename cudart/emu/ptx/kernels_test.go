@@ -67,7 +67,7 @@ func TestSwish(t *testing.T) {
 	for i := range n {
 		v := float64(i%41) - 20
 		want := float64(i%17) * v / (1 + math.Exp2(-v))
-		// Five roundings of 2^-24.
+		// The kernel makes at most five fp32 roundings, each with a relative error of up to 2^-24.
 		if got := float64(getF32(g.Data, i)); math.Abs(got-want) > 5*math.Abs(want)*0x1p-24 {
 			t.Fatalf("element %d is %v, want %v", i, got, want)
 		}
@@ -143,7 +143,8 @@ func TestControlFlow(t *testing.T) {
 	}
 }
 
-// gemmRun prepares a product with the kernel of testdata. edit may change its text.
+// gemmRun prepares a launch of the matrix product in testdata, on random operands. edit may change
+// the kernel's text. The function that it returns checks the result.
 func gemmRun(t testing.TB, m, n, k int, seed uint64, edit ...string) (Launch, func() error) {
 	var h heap
 	c, a, b := h.add("c", make([]byte, 4*m*n)), h.add("a", make([]byte, 2*m*k)), h.add("b", make([]byte, 2*k*n))
@@ -202,7 +203,7 @@ func TestCatchesInGEMM(t *testing.T) {
 	}
 }
 
-// laneRate reports thread instructions per second.
+// laneRate reports how many thread instructions the benchmark has interpreted in a second.
 func laneRate(b *testing.B, l *Launch) {
 	b.ReportMetric(32*float64(l.steps)*float64(b.N)/b.Elapsed().Seconds()/1e6, "Mlanes/s")
 }

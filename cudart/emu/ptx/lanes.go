@@ -52,7 +52,8 @@ var binary32 = [opCall]func(d, a, b *lanes32){
 	},
 }
 
-// More functions on whole registers, which assembly replaces if the processor has the instructions for it.
+// More functions on whole registers. On amd64, init replaces them by assembly if the processor has
+// the instructions for it.
 var (
 	add64 = func(d, a, b *lanes64) {
 		for i := range d {

@@ -16,15 +16,15 @@ type Memory interface {
 	Find(addr uint64) *Buffer
 }
 
-// Buffer is one allocation of global memory. Data begins at address Base.
+// Buffer is one allocation of global memory. Data begins at the address Base.
 type Buffer struct {
 	Base uint64
 	Data []byte
 	Name string
 }
 
-// Access describes the accesses of a launch to one buffer. It has the smallest range of bytes that holds all reads,
-// and the same for all writes. A range with From >= To is empty.
+// Access describes the accesses of a launch to one buffer: the smallest range of bytes that
+// includes all reads, and a second range for all writes. A range with From >= To is empty.
 type Access struct {
 	Buffer             *Buffer
 	ReadFrom, ReadTo   int64
@@ -60,8 +60,9 @@ type Launch struct {
 	Memory Memory
 	// Threads is the number of goroutines that run blocks; 0: GOMAXPROCS.
 	Threads int
-	// Together is the number of blocks that take turns on one goroutine, in an order drawn from Seed. 0 or 1:
-	// blocks run one after the other. With more, blocks overlap as on a GPU, but in the same way in every run.
+	// Together is how many blocks run by turns on one goroutine, in a random order that follows
+	// from Seed. 0 or 1: blocks run one after the other. With more, blocks overlap as on a GPU, but
+	// in the same way in every run.
 	Together int
 	// Seed determines the order of blocks, the order of the warps of a block, and when bulk copies land.
 	Seed uint64
@@ -127,7 +128,7 @@ func (l *Launch) Run() ([]Access, error) {
 	return j.touched, nil
 }
 
-// check rejects launches that the driver would reject.
+// check returns an error for a launch that the driver would reject.
 func (l *Launch) check() error {
 	k := l.Kernel
 	n := 1
@@ -188,7 +189,8 @@ func (j *job) work() {
 	}))
 }
 
-// together is work for Launch.Together: it runs that many blocks on one goroutine, which take turns.
+// together runs Launch.Together thread blocks by turns on one goroutine, until no block is left or
+// one has failed.
 func (j *job) together() {
 	var all []*block
 	for len(all) < j.launch.Together {
@@ -212,7 +214,8 @@ func (j *job) together() {
 	}
 }
 
-// take returns a block to run thread blocks with, from the kernel's pool or new, prepared for the launch.
+// take returns the state with which to run thread blocks of the launch. It comes from the kernel's
+// pool, or is new.
 func (j *job) take() *block {
 	l := j.launch
 	b, _ := l.Kernel.pool.Get().(*block)
@@ -227,8 +230,8 @@ func (j *job) take() *block {
 	return b
 }
 
-// give adds the accesses and counts that b has collected to the launch, and returns b to the pool. err is the error
-// with which b failed, or nil.
+// give adds the accesses and counts that b has collected to the launch, and returns b to the
+// kernel's pool. If b has failed, err is the error.
 func (j *job) give(b *block, err error) {
 	l := j.launch
 	for i := range b.slots {
@@ -257,7 +260,8 @@ func (j *job) give(b *block, err error) {
 	l.Kernel.pool.Put(b)
 }
 
-// catch runs f and returns the *Error with which it fails. After a failure no further block begins.
+// catch runs f. If f panics with an *Error (an incorrect access), catch returns the error, and no
+// further block begins.
 func (j *job) catch(f func()) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -273,8 +277,8 @@ func (j *job) catch(f func()) (err error) {
 	return nil
 }
 
-// number returns the number of the next thread block to run (at), and the seed for the order of its warps; false:
-// no block is left.
+// number returns the number of the next thread block to run (at), and the seed for the order of its
+// warps. If no block is left, it returns false.
 func (j *job) number() (at uint32, seed uint64, ok bool) {
 	i := j.next.Add(1) - 1
 	if i >= j.blocks {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// The operations (inst.op) of famMbar, the family of mbarriers (barriers in shared memory) and setmaxnreg.
+// The operations (inst.op) of famMbar, which executes mbarrier instructions (barriers in shared
+// memory) and setmaxnreg.
 const (
 	opMbarInit op = iota
 	opMbarInval
@@ -116,7 +117,8 @@ func (b *builder) mbarWait(in *inst, parity bool) {
 	}
 }
 
-// fences decodes fence.proxy.async and fence.mbarrier_init. All other fences are no-ops in the emulator.
+// fences decodes fence.proxy.async and fence.mbarrier_init. Other fences do nothing in the
+// emulator, where stores are visible at once.
 func (b *builder) fences(in *inst) {
 	b.nothing(in)
 	words := strings.Join(b.st.words[1:], ".")
@@ -149,8 +151,9 @@ func (w *warp) mbarOffset(in *inst, lane int) uint32 {
 	return uint32(at)
 }
 
-// mbarAt returns the mbarrier at offset off and its index in p.mbars. It fails if the mbarrier is not initialized,
-// or if nothing orders its initialization before this warp's access.
+// mbarAt returns the mbarrier at offset off and its index in p.mbars. It fails if the mbarrier is
+// not initialized, or if no barrier orders its initialization by another warp before this warp's
+// access.
 func (p *proxy) mbarAt(w *warp, in *inst, lane int, off uint32) (*mbarrier, int) {
 	i, ok := p.at[off]
 	if !ok || !p.mbars[i].live {
@@ -163,8 +166,8 @@ func (p *proxy) mbarAt(w *warp, in *inst, lane int, off uint32) (*mbarrier, int)
 	return m, i
 }
 
-// mbarrier executes an instruction of famMbar for the threads of mask. It returns true if the warp has to wait. The
-// instruction is then executed again later.
+// mbarrier executes an instruction of famMbar for the threads of mask. It returns true if the warp
+// has to wait, and then the instruction is executed again later.
 func (w *warp) mbarrier(in *inst, mask uint32) bool {
 	p := w.block.proxy
 	if mask == 0 {
@@ -199,7 +202,7 @@ func (w *warp) mbarrier(in *inst, mask uint32) bool {
 	return false
 }
 
-// make executes mbarrier.init at offset off for one thread.
+// make executes mbarrier.init for one thread: it creates the mbarrier at offset off.
 func (p *proxy) make(w *warp, in *inst, lane int, off uint32) {
 	count := int(w.r32[in.c][lane])
 	if count < 1 || count > maxMbarCount {
@@ -234,8 +237,8 @@ func (p *proxy) make(w *warp, in *inst, lane int, off uint32) {
 	p.rows[off>>4].barrier |= 1 << (off >> 3 & 1)
 }
 
-// idle fails if a pending bulk copy will report its bytes to the mbarrier with index mbar, which is about to be
-// changed.
+// idle fails if a pending bulk copy will report its bytes to the mbarrier with index mbar. It is
+// called before that mbarrier is initialized again or invalidated.
 func (p *proxy) idle(w *warp, in *inst, lane, mbar int) {
 	for _, c := range p.loads {
 		if c.mbar == mbar {
@@ -244,7 +247,8 @@ func (p *proxy) idle(w *warp, in *inst, lane, mbar int) {
 	}
 }
 
-// forget executes mbarrier.inval: the bytes of the mbarrier become ordinary, unwritten memory.
+// forget executes mbarrier.inval: the bytes of the mbarrier count as ordinary memory that no thread
+// has written.
 func (p *proxy) forget(off uint32) {
 	p.block.cells[off>>2].info &^= 15
 	p.block.cells[off>>2+1].info &^= 15
@@ -294,8 +298,8 @@ func (w *warp) mbarArrive(in *inst, lane int, m *mbarrier, i int) {
 	b.proxy.settle(i, func(format string, args ...any) { w.fail(in, lane, format, args...) })
 }
 
-// settle ends the current phase of mbarrier i if no arrival and no byte is missing. It calls fail if more bytes
-// than expected have come although all arrivals are there.
+// settle ends the current phase of mbarrier i if all arrivals and bytes have come. It calls fail if
+// all arrivals have come and more bytes than expected.
 func (p *proxy) settle(i int, fail func(format string, args ...any)) {
 	m := p.mbars[i]
 	if m.pending == 0 && m.bytes < 0 {
@@ -316,7 +320,7 @@ func (p *proxy) settle(i int, fail func(format string, args ...any)) {
 	p.news++
 }
 
-// mbarDone reports whether the phase is over that instruction in waits for in thread lane.
+// mbarDone reports whether the phase for which the instruction in waits, in thread lane, is over.
 func (w *warp) mbarDone(in *inst, lane int) bool {
 	p := w.block.proxy
 	m, i := p.mbarAt(w, in, lane, w.mbarOffset(in, lane))
@@ -335,9 +339,9 @@ func (w *warp) mbarDone(in *inst, lane int) bool {
 	return m.phase&1 != parity
 }
 
-// mbarWait executes try_wait and test_wait. It returns true if the warp must wait, because no thread's phase is
-// over. Otherwise it sets each thread's result predicate. If no warp of the block can make progress, the result may
-// be false early (giveUp), as PTX allows.
+// mbarWait executes try_wait and test_wait. It returns true if the warp must wait, because no
+// thread's phase is over. Otherwise it sets each thread's result predicate. If no warp of the block
+// can make progress, it may set false before the phase is over (giveUp), as PTX allows.
 func (w *warp) mbarWait(in *inst, mask uint32) bool {
 	done := uint32(0)
 	for m := mask; m != 0; m &= m - 1 {
@@ -359,7 +363,8 @@ func (w *warp) mbarWait(in *inst, mask uint32) bool {
 	return false
 }
 
-// ready reports whether a warp that waits for an mbarrier or for registers (setmaxnreg) can go on.
+// ready reports whether a warp that waits for an mbarrier or for registers (setmaxnreg) can
+// continue.
 func (w *warp) ready() bool {
 	if w.giveUp {
 		return true
@@ -375,7 +380,8 @@ func (w *warp) ready() bool {
 	return false
 }
 
-// waitsFor describes, for an error message, what a waiting warp waits for: an mbarrier or registers.
+// waitsFor describes, for an error message, the mbarrier or the registers for which this warp
+// waits.
 func (w *warp) waitsFor() string {
 	p := w.block.proxy
 	lane := bits.TrailingZeros32(w.polled) & 31
@@ -387,7 +393,8 @@ func (w *warp) waitsFor() string {
 		m.phase, m.pending, m.count, m.bytes)
 }
 
-// deadlock fails the launch if a warp waits for an mbarrier or for registers that nothing can provide any more.
+// deadlock is called when no warp can continue. It fails the launch if one of them waits for an
+// mbarrier or for registers.
 func (p *proxy) deadlock() {
 	var at *warp
 	var all []string

@@ -26,8 +26,9 @@ type slot struct {
 
 func (s *slot) reset() { *s = slot{readFrom: ^uint64(0), writeFrom: ^uint64(0)} }
 
-// offsets writes the address that every thread accesses to w.addr. Over the threads in mask it returns the lowest
-// (lo) and highest (hi) address, and the bitwise or of all, which shows whether all are aligned.
+// offsets computes the address that every thread accesses, and writes it to w.addr. Over the
+// threads in mask it returns the lowest (lo) and highest (hi) address, and the bitwise or of all,
+// which shows whether all are aligned.
 func (w *warp) offsets(in *inst, mask uint32) (lo, hi, or uint64) {
 	off, imm := &w.addr, uint64(in.imm)
 	if in.flags&flagNarrow != 0 {
@@ -116,8 +117,9 @@ func (w *warp) store(in *inst, mask uint32) {
 	}
 }
 
-// spaceOf returns the state space of an instruction's addresses. It converts generic addresses (w.addr, lo, hi) to
-// addresses of the returned space. spaceGeneric: the addresses lie in several spaces.
+// spaceOf returns the state space of an instruction's addresses. It converts generic addresses
+// (w.addr, lo, hi) to addresses of that space. It returns spaceGeneric if the addresses lie in
+// several spaces.
 func (w *warp) spaceOf(in *inst, lo, hi uint64) (space, uint64, uint64) {
 	if in.space != spaceGeneric {
 		return in.space, lo, hi
@@ -140,8 +142,8 @@ func (w *warp) spaceOf(in *inst, lo, hi uint64) (space, uint64, uint64) {
 	return s, lo & (1<<56 - 1), hi & (1<<56 - 1)
 }
 
-// split executes a memory access thread by thread: it calls do with the mask of each. It serves warps whose threads
-// access different buffers or spaces.
+// split executes a memory access thread by thread: it calls do with a mask of each single thread.
+// It is for warps whose threads access different buffers or spaces.
 func (w *warp) split(in *inst, mask uint32, do func(*inst, uint32)) {
 	for m := mask; m != 0; m &= m - 1 {
 		do(in, m&-m)
@@ -200,8 +202,9 @@ func (w *warp) storeGlobal(in *inst, mask uint32, lo, hi, bytes uint64) {
 	w.scatter(in, s.data, &w.addr, mask)
 }
 
-// find returns the slot of instruction in, pointing to the buffer that holds all of [from, to). It returns nil if
-// the threads of mask access several buffers. The launch fails if a thread's access lies in no buffer.
+// find returns the slot of instruction in, set to the buffer that holds all of [from, to). It
+// returns nil if the threads of mask access several buffers. The launch fails if a thread's access
+// lies in no buffer.
 func (w *warp) find(in *inst, mask uint32, from, to uint64) *slot {
 	s := &w.block.slots[in.slot]
 	if from-s.base < s.size && to-s.base <= s.size {
@@ -225,7 +228,8 @@ func (w *warp) find(in *inst, mask uint32, from, to uint64) *slot {
 	return nil
 }
 
-// misaligned fails for the first thread whose address is not a multiple of bytes.
+// misaligned fails the launch, for the first thread of mask whose address is not a multiple of
+// bytes.
 func (w *warp) misaligned(in *inst, mask uint32, bytes uint64) {
 	for m := mask; m != 0; m &= m - 1 {
 		if i := bits.TrailingZeros32(m); w.addr[i]&(bytes-1) != 0 {
@@ -234,7 +238,8 @@ func (w *warp) misaligned(in *inst, mask uint32, bytes uint64) {
 	}
 }
 
-// laneOf returns the first thread of mask that accesses address a; 0: none does.
+// laneOf returns the first thread of mask that accesses the address a, for an error message. It
+// returns 0 if none does.
 func (w *warp) laneOf(mask uint32, a uint64) int {
 	for m := mask; m != 0; m &= m - 1 {
 		if i := bits.TrailingZeros32(m); w.addr[i] == a {
@@ -307,8 +312,8 @@ func storeAny(p unsafe.Pointer, off uint64, size uint8, v uint64) {
 	}
 }
 
-// gather reads, for every thread of mask, the element or vector of elements at its offset in off into the
-// instruction's registers. p is the start of the memory.
+// gather executes a load. For every thread of mask, the element or vector of elements at the
+// thread's offset in off goes to the instruction's registers. The memory begins at p.
 func (w *warp) gather(in *inst, p unsafe.Pointer, off *lanes64, mask uint32) {
 	if in.size == 4 && in.flags&flagWide == 0 {
 		w.gather32(in, p, off, mask)
@@ -374,8 +379,8 @@ func (w *warp) gather32(in *inst, p unsafe.Pointer, off *lanes64, mask uint32) {
 	}
 }
 
-// scatter writes, for every thread of mask, the element or vector of elements in the instruction's registers to its
-// offset in off. p is the start of the memory.
+// scatter executes a store. For every thread of mask, the element or vector in the instruction's
+// registers goes to the thread's offset in off. The memory begins at p.
 func (w *warp) scatter(in *inst, p unsafe.Pointer, off *lanes64, mask uint32) {
 	switch {
 	case in.size == 8 || in.flags&flagWide != 0:

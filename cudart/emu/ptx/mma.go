@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// The operations (inst.op) of famMatrix, the family of matrix instructions of one warp.
+// The operations (inst.op) of famMatrix, which executes matrix instructions of one warp.
 const (
 	opMMA16 op = iota // m16n8k16, bf16
 	opMMA8            // m16n8k8, bf16
 	opLdmatrix
 )
 
-// matrices is a buffer for one matrix product. mma spreads its operands over the registers of a warp's threads
-// (fragments); here they are put together. sums and a are row-major, with two values per word. b is row-major, its
-// rows numbered by k.
+// matrices holds the operands of one matrix product as whole matrices. mma spreads them over the
+// registers of a warp's threads (fragments); here they are put together. The arrays sums and a are
+// row-major, with two values in a word. The array b is row-major, and its rows are numbered by k.
 type matrices struct {
 	sums [64]uint64
 	a    [128]uint64

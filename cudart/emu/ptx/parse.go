@@ -42,7 +42,7 @@ func newScope(parent *scope) *scope {
 	return &scope{parent, map[string]reg{}, map[string]*variable{}, map[string]int{}, map[string][]string{}}
 }
 
-// variable is a declared piece of memory in one state space.
+// variable is a variable that the PTX text declares in one of the state spaces.
 type variable struct {
 	name    string
 	space   string // param, shared, local, const, global
@@ -55,7 +55,7 @@ type variable struct {
 	data    []byte
 }
 
-// reader parses one file.
+// reader parses one PTX file. kernel is the kernel that is being parsed.
 type reader struct {
 	*source
 	module *Module
@@ -169,7 +169,8 @@ func (r *reader) directives() {
 	}
 }
 
-// body parses statements up to the closing brace of the kernel.
+// body parses statements up to the closing brace of the kernel, and adds them to the kernel's
+// builder.
 func (r *reader) body() {
 	for depth := 1; depth > 0; {
 		t := r.next()
@@ -335,7 +336,8 @@ type source struct {
 	at     int
 }
 
-// fault is the value with which the parser and the decoder panic. Parse recovers the panic and returns err.
+// fault is the value with which the parser and the decoder panic on an error in the PTX. Parse
+// recovers the panic and returns err.
 type fault struct{ err error }
 
 // failAt ends Parse with an error that quotes the given line.
@@ -445,7 +447,7 @@ func typeBytes(t string) int {
 	return 0
 }
 
-// registers parses the declaration after .reg.
+// registers parses the register declaration after .reg, and adds the registers to the scope.
 func (r *reader) registers() {
 	t := r.next()
 	kind := strings.TrimPrefix(t.text, ".")

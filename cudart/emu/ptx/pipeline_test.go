@@ -10,15 +10,17 @@ import (
 	"mt/internal/testkit"
 )
 
-// pipelineTiles is the number of tiles of a pipeline, pipelineStages the number in shared memory at a time.
+// pipelineTiles is the number of tiles that a pipeline multiplies. pipelineStages of them fit in
+// shared memory at a time.
 const (
 	pipelineTiles  = 7
 	pipelineStages = 2
 )
 
-// pipeline returns a kernel with a consumer warpgroup and a producer warp. The warpgroup multiplies 64 × 64 tiles of A
-// and B; one thread of the producer copies them. Parameters are the tensor maps of A and B, and the sums. mistake
-// leaves something out, or adds it.
+// pipeline returns a kernel with a consumer warpgroup and a producer warp. One thread of the
+// producer copies 64 × 64 tiles of A and B, and the warpgroup multiplies them. The parameters are
+// the tensor maps of A and B, and the address of the sums. mistake names an instruction to leave
+// out or to add.
 func pipeline(mistake string) string {
 	var l lines
 	const filled, free = 32768, 32768 + 8*pipelineStages
@@ -88,7 +90,8 @@ func pipeline(mistake string) string {
 	return l.String()
 }
 
-// runPipeline runs the kernel. It returns whether the sums are right, and the counts.
+// runPipeline runs a kernel of pipeline on random tiles. It reports whether the sums are right, and
+// returns the counts.
 func runPipeline(t *testing.T, text string, seed uint64) (right bool, counts Counts, err error) {
 	t.Helper()
 	const columns = 64 * pipelineTiles
@@ -122,7 +125,8 @@ func runPipeline(t *testing.T, text string, seed uint64) (right bool, counts Cou
 	return true, l.Count.Sum, nil
 }
 
-// TestPipeline runs a producer and its consumers in many orders, which all give the same counts.
+// TestPipeline: a producer and its consumers give the right sums, and the same counts, in every
+// order of warps and copies.
 func TestPipeline(t *testing.T) {
 	text := pipeline("")
 	_, first, _ := runPipeline(t, text, 0)
@@ -140,7 +144,8 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
-// TestPipelineMistakes: each mistake is reported in every order.
+// TestPipelineMistakes: the emulator reports each mistake of the pipeline, in every order of warps
+// and copies.
 func TestPipelineMistakes(t *testing.T) {
 	testkit.NotShort(t)
 	for mistake, want := range map[string]string{

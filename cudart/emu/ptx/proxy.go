@@ -28,7 +28,7 @@ type proxy struct {
 	loads   []*bulkCopy    // pending copies to shared memory
 	late    bool           // copies land only when no warp can make progress, instead of at random
 	hash    uint64
-	news    int // number of events so far that may let another warp go on
+	news    int // number of events so far after which another warp may continue
 	expired int // value of news when waits last gave up early
 	groups  []warpgroup
 	pool    int // registers available to setmaxnreg.inc
@@ -57,7 +57,8 @@ func newProxy(b *block) *proxy {
 	return &proxy{block: b, at: map[uint32]int{}}
 }
 
-// begin resets the state for the next thread block. seed determines when its copies complete.
+// begin resets the state for the next thread block. When the block's copies complete follows from
+// seed.
 func (p *proxy) begin(seed uint64) {
 	b := p.block
 	n := (len(b.shared) + 15) / 16
@@ -110,8 +111,9 @@ func (p *proxy) visible(from int, tick uint32, to int) bool {
 	return tick < p.block.seen[to][clockFences+from]
 }
 
-// over reports whether warp w knows that the bulk copy that wrote row r has completed. It knows through a wait of
-// its own, or through a barrier after another warp's wait. Without such a copy the result is true.
+// over reports whether warp w knows that the bulk copy that wrote row r has completed. A warp knows
+// by a wait of its own, or by a barrier after another warp's wait. If no copy wrote the row, the
+// result is true.
 func (p *proxy) over(r *asyncRow, w int) bool {
 	return r.owner == 0 || p.block.seen[w][clockMbars+int(r.owner)-1] > r.phase
 }
@@ -169,8 +171,8 @@ func (p *proxy) writeRows(w *warp, in *inst, mask, bytes uint32) {
 	}
 }
 
-// fetchedBefore fails unless all completed asynchronous reads of the row at off are ordered before this warp's next
-// instruction, which writes the row.
+// fetchedBefore fails unless all completed asynchronous reads of the row at off are ordered before
+// this warp's next instruction, which will write the row.
 func (p *proxy) fetchedBefore(w *warp, in *inst, lane int, off uint32) {
 	b := p.block
 	n := len(b.warps)
@@ -181,8 +183,8 @@ func (p *proxy) fetchedBefore(w *warp, in *inst, lane int, off uint32) {
 	}
 }
 
-// fetch starts an asynchronous read of the row at off: it checks that the warp may start it, and counts it as
-// pending.
+// fetch is called when asynchronous work starts to read the row at off. It checks that the warp may
+// start it, and counts the read as pending.
 func (p *proxy) fetch(w *warp, in *inst, lane int, off uint32) {
 	b, r := p.block, &p.rows[off>>4]
 	if !p.over(r, w.index) {
@@ -201,9 +203,9 @@ func (p *proxy) fetch(w *warp, in *inst, lane int, off uint32) {
 	r.flights++
 }
 
-// stored fails unless the last store to a word is visible to asynchronous work that warp w starts. For this a
-// fence.proxy.async must follow the store. c is the word's cell. done is for the error: what the work does to the
-// word, such as "written".
+// stored fails unless the last store to a word is visible to asynchronous work of warp w.
+// Visibility requires a fence.proxy.async after the store. The word's cell is c. For the error,
+// done says what the work does to the word, such as "written".
 func (p *proxy) stored(w *warp, in *inst, lane int, c *cell, off uint32, done string) {
 	b := p.block
 	if c.write <= b.began { // written by a copy or never
@@ -228,8 +230,8 @@ func (p *proxy) fetchEnd(w *warp, off uint32) {
 	p.read[at], p.fetched[at] = p.block.tick, p.block.tick
 }
 
-// claim checks that a bulk copy that warp w starts may write the row at off, and marks the row as written by the
-// copy. owner and phase are the index of the copy's mbarrier and its phase, which ends with the copy.
+// claim checks that a bulk copy of warp w may write the row at off, and marks the row as written by
+// the copy. The copy's mbarrier has the index owner, and its phase phase ends with the copy.
 func (p *proxy) claim(w *warp, in *inst, lane int, off uint32, owner int, phase uint32) {
 	b, r := p.block, &p.rows[off>>4]
 	n := len(b.warps)
@@ -287,7 +289,8 @@ func (p *proxy) reader(off uint32) string {
 	return "asynchronous work reads it"
 }
 
-// turn is called after a warp has had its turn. It may complete a pending bulk copy, as the seed decides.
+// turn is called after a warp has run. Depending on the seed, it completes one pending bulk copy,
+// or none.
 func (p *proxy) turn() {
 	if p.late || len(p.loads) == 0 {
 		return

@@ -12,7 +12,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// heap is a Memory with a few buffers.
+// heap is the Memory of a test: a list of buffers.
 type heap []*Buffer
 
 func (h heap) Find(addr uint64) *Buffer {
@@ -59,7 +59,7 @@ func params(v ...any) []byte {
 	return out
 }
 
-// file parses a module of testdata after applying edit, pairs of old and new text.
+// file parses a module of testdata. edit has pairs of old and new text to replace first.
 func file(t testing.TB, name string, edit ...string) *Module {
 	t.Helper()
 	src := testkit.Must(os.ReadFile(filepath.Join("testdata", name)))(t)
@@ -80,7 +80,7 @@ func parse(t testing.TB, src string) *Module {
 	return m
 }
 
-// TestShippedModules parses every module of device/cuda.
+// TestShippedModules: Parse accepts every PTX module in device/cuda/kernels.
 func TestShippedModules(t *testing.T) {
 	testkit.NotShort(t)
 	files, err := filepath.Glob("../../../device/cuda/kernels/*.ptx")
@@ -101,7 +101,8 @@ func TestShippedModules(t *testing.T) {
 	}
 }
 
-// TestBrokenText deletes, swaps and inserts tokens. Parse must return a module, or an error that names the file.
+// TestBrokenText: if tokens of a module are deleted, swapped or inserted, Parse does not panic. It
+// returns a module, or an error that names the file.
 func TestBrokenText(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for _, name := range []string{"element.ptx", "gemm.ptx"} {

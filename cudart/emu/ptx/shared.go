@@ -14,7 +14,8 @@ type cell struct {
 	info    uint32
 }
 
-// Fields of cell.info.
+// The parts of cell.info: a position for a part of several bits, a mask for a single bit. Bytes are
+// those of the cell's 4-byte word.
 const (
 	cellInit    = 0       // 4 bits: bytes written in this block
 	cellLast    = 4       // 4 bits: bytes of the last write
@@ -25,8 +26,8 @@ const (
 	cellParts   = 1 << 19 // several warps read different bytes at the tick of cell.read
 )
 
-// row is a cache that speeds up the check of reads. At tick, the warps in readers have read all 16 bytes of this
-// row of shared memory, and the checks accepted it.
+// row is a cache that speeds up the check of reads. The warps in readers have already read all 16
+// bytes of this row of shared memory in the given tick, without an error.
 type row struct{ tick, readers uint32 }
 
 // sharedBounds checks that an access lies inside the block's shared memory.
@@ -86,7 +87,8 @@ func (b *block) readShared(w *warp, in *inst, mask, bytes uint32) {
 	}
 }
 
-// readPart is readShared for one thread that reads a part of the word of cell c; bytes is a mask of the bytes.
+// readPart is the check of readShared for one thread that reads only a part of the word of cell c.
+// bytes is a mask of the bytes.
 func (b *block) readPart(w *warp, in *inst, lane int, c *cell, bytes uint32) {
 	if c.info&cellPending != 0 || c.info&bytes != bytes || c.write-b.began >= b.full-b.began &&
 		(c.write < b.began || c.info>>cellWarp&31 != uint32(w.index) && c.info>>cellLast&bytes != 0) {
@@ -110,14 +112,15 @@ func (b *block) noteRead(w *warp, c *cell, bytes uint32) {
 	c.info |= bytes << cellRead
 }
 
-// badRead examines a read of shared memory that the quick checks did not accept. It fails in these cases:
+// badRead examines a read of shared memory that the quick checks did not accept. It fails in these
+// cases:
 //
 //   - a cp.async still writes the bytes
-//   - nothing wrote the bytes
-//   - no barrier orders the write before this warp
+//   - no thread has written the bytes
+//   - no barrier orders the write before this warp's read
 //
-// Otherwise it returns, and the read is accepted: a barrier of only some of the block's threads orders the write
-// before the read, which the quick checks do not see.
+// Otherwise it returns, and the read is accepted: a barrier of only some of the block's threads
+// orders the write before the read, which the quick checks do not see.
 func (b *block) badRead(w *warp, in *inst, lane int, c *cell, bytes uint32, off uint64) {
 	switch {
 	case c.info&cellPending != 0 && c.write >= b.began:
@@ -128,15 +131,16 @@ func (b *block) badRead(w *warp, in *inst, lane int, c *cell, bytes uint32, off 
 	b.orderedRead(w, in, lane, c, place{offset: off})
 }
 
-// orderedRead fails unless the last write of the word of cell c is ordered before this warp's read. at is the
-// word's place, for the error.
+// orderedRead fails unless the last write of the word of cell c is ordered before this warp's read.
+// at says where the word lies, for the error.
 func (b *block) orderedRead(w *warp, in *inst, lane int, c *cell, at place) {
 	if writer := int(c.info >> cellWarp & 31); writer != w.index && !b.ordered(writer, c.write, w.index) {
 		w.fail(in, lane, "%s is read without a barrier after warp %d wrote it", at, writer)
 	}
 }
 
-// place is a byte of global memory, or of shared memory if buffer is nil.
+// place is the position of a byte, for errors: in a buffer of global memory, or in shared memory if
+// buffer is nil.
 type place struct {
 	buffer *Buffer
 	offset uint64
@@ -149,7 +153,8 @@ func (p place) String() string {
 	return fmt.Sprintf("%s at offset %d", p.buffer.Name, p.offset)
 }
 
-// ordered reports whether the accesses of warp from at a tick are ordered before the next instruction of warp to.
+// ordered reports whether barriers order the accesses that warp from made at a tick before the next
+// instruction of warp to.
 func (b *block) ordered(from int, tick uint32, to int) bool {
 	return tick < b.full || tick < b.seen[to][from]
 }

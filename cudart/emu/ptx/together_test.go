@@ -7,8 +7,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// inOrder is a kernel whose blocks take tickets. Each block appends its ticket to a list of 16 after the previous
-// block has. The ticket counter and the list length follow the list.
+// inOrder is a kernel whose blocks take tickets. Each block waits until the block with the ticket
+// before has appended its ticket to a list of 16, and then appends its own. The ticket counter and
+// the length of the list follow the list in memory.
 const inOrder = `.version 8.0
 .target sm_80
 .address_size 64
@@ -29,8 +30,8 @@ red.global.add.u32 [%g+68], 1;
 ret;
 }`
 
-// TestTogether: blocks that wait for each other make progress however they take turns. Blocks that do not wait give
-// the same result for the same seed and different results for different seeds.
+// TestTogether: blocks that wait for each other all end, in whatever order they run by turns. For
+// blocks that do not wait, the same seed gives the same result, and not all seeds give the same.
 func TestTogether(t *testing.T) {
 	run := func(src string, together, threads int, seed uint64) (string, error) {
 		var h heap
@@ -61,7 +62,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestWaitsInVain: a launch fails if its blocks wait for an event that never happens.
+// TestWaitsInVain: a launch fails if its blocks wait for a value that no block will ever write.
 func TestWaitsInVain(t *testing.T) {
 	defer func(n int) { inVain = n }(inVain)
 	inVain = 1000
@@ -76,7 +77,8 @@ func TestWaitsInVain(t *testing.T) {
 	}
 }
 
-// TestStrongLoadsAreFresh: a strong load reads the L2 cache each time, since other blocks may write the word.
+// TestStrongLoadsAreFresh: each strong load (ld.relaxed) counts as a read of the L2 cache, since
+// other blocks may have written the word. A repeated weak load does not.
 func TestStrongLoadsAreFresh(t *testing.T) {
 	twice := func(load string) int64 { return counted(t, 32, at("%t", 4)+load+load).Sum.Fresh }
 	if weak, strong := twice("ld.global.u32 %b, [%x];\n"), twice("ld.relaxed.gpu.global.u32 %b, [%x];\n"); weak != 4 || strong != 8 {

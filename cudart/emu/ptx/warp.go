@@ -2,7 +2,7 @@ package ptx
 
 import "math/bits"
 
-// warp is 32 threads that execute in lockstep.
+// warp is the state of 32 threads that execute in lockstep.
 type warp struct {
 	block     *block
 	kernel    *Kernel
@@ -12,9 +12,9 @@ type warp struct {
 	preds     []uint32
 	live      uint32 // mask of the threads that have not exited
 	stack     []frame
-	tmp32     lanes32 // results of partially masked instructions
+	tmp32     lanes32 // results of an instruction before those of active threads are copied
 	tmp64     lanes64
-	opA       lanes32 // adjusted operands
+	opA       lanes32 // converted operands of famWrapped
 	opB       lanes32
 	opC       lanes32
 	addr      lanes64 // the addresses of the threads' accesses
@@ -25,7 +25,7 @@ type warp struct {
 	polled    uint32   // mask of the threads that execute poll
 	giveUp    bool     // end the wait of poll although its phase is not over
 	stored    uint32   // mask of the threads that have stored to shared memory since their last fence.proxy.async
-	registers int      // per thread, in kernels with setmaxnreg
+	registers int      // registers of each thread, in kernels with setmaxnreg
 	products  products
 	guards    []guardedRegister
 	bulk      bulkCopies
@@ -43,7 +43,7 @@ type frame struct {
 	mask     uint32
 }
 
-// state is the reason why warp.run returned.
+// state says why warp.run returned: the warp ended, waits, or gives the others a turn.
 type state uint8
 
 const (
@@ -52,11 +52,12 @@ const (
 	stateYield
 )
 
-// sliceSteps is the number of instructions that a warp may run before the other warps of its block get a turn.
-// Without a limit, a warp that spins until another warp writes to memory would never end.
+// sliceSteps is how many instructions a warp may run before the other warps of its block get a
+// turn. Without a limit, a warp that spins until another warp writes to memory would spin forever.
 const sliceSteps = 1 << 22
 
-// start sets the warp to the first instruction, for a new thread block. mask has the threads that exist.
+// start prepares the warp for a new thread block, at the kernel's first instruction. mask has the
+// threads that exist.
 func (w *warp) start(mask uint32) {
 	w.live = mask
 	w.stack = append(w.stack[:0], frame{0, -1, mask})
@@ -76,8 +77,8 @@ func (w *warp) startAsync() {
 	w.bulk = bulkCopies{pending: w.bulk.pending[:0]}
 }
 
-// run executes instructions until the warp ends, waits, has used its time slice (sliceSteps) or has read memory
-// that another block may write. It returns which.
+// run executes instructions until the warp ends, waits, has used its time slice (sliceSteps) or has
+// read memory that another block may write. It returns which of these happened.
 func (w *warp) run() state {
 	code, touches := w.kernel.code, w.kernel.touches
 	limit := w.steps + sliceSteps
@@ -251,7 +252,8 @@ func (w *warp) part(in *inst, pc1, pc2 int32, mask1, mask2 uint32) {
 	w.stack = append(w.stack, frame{pc1, join, mask1}, frame{pc2, join, mask2})
 }
 
-// table executes brx.idx for the threads of mask. It makes a frame for each target that some thread branches to.
+// table executes brx.idx, a branch to a target from a table, for the threads of mask. It makes a
+// frame for each target that some thread chooses.
 func (w *warp) table(in *inst, mask uint32, f *frame) bool {
 	next, left := f.pc, mask
 	targets := in.x.targets

@@ -11,8 +11,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestShuffles compares all modes with their definition in the PTX manual, for
-// segments of 8 and 32 threads.
+// TestShuffles: every mode of shfl moves values as the PTX manual defines it, for segments of 8 and
+// of 32 threads.
 func TestShuffles(t *testing.T) {
 	for _, c := range []struct {
 		mode     string
@@ -94,7 +94,8 @@ func TestWarpInstructions(t *testing.T) {
 	}
 }
 
-// TestAtomics: 128 threads of two blocks update one word. The result does not depend on their order.
+// TestAtomics: if 128 threads of two blocks update one word by atomic instructions, the result is
+// the same in every order.
 func TestAtomics(t *testing.T) {
 	for _, c := range []struct {
 		op   string
@@ -111,15 +112,16 @@ func TestAtomics(t *testing.T) {
 		l := Launch{Kernel: parse(t, strings.Replace(small(c.op), ".reg .pred", ".reg .f32 %f;\n.reg .pred", 1)).Kernel("k"), Grid: dim(2), Block: dim(64),
 			Params: params(buf.Base, uint32(0)), Memory: h}
 		testkit.Must(l.Run())(t)
-		// The float 100 is a denormal: adding 1 to it 128 times gives 128.
+		// The word 100, read as a float, is the denormal 100·2⁻¹⁴⁹. Adding 1 to it 128 times gives
+		// 128.
 		if got := binary.LittleEndian.Uint32(buf.Data); got != c.want {
 			t.Errorf("%s gives %d, want %d", c.op, got, c.want)
 		}
 	}
 }
 
-// TestMMA multiplies random small integers, whose sums are exact, in both shapes. Fragments have the layout of the PTX
-// manual.
+// TestMMA: both shapes of mma.sync give exact products of small integers, with fragments in the
+// layout of the PTX manual.
 func TestMMA(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	for _, depth := range []int{8, 16} {
@@ -179,7 +181,7 @@ func TestMMA(t *testing.T) {
 	}
 }
 
-// TestLanes compares the assembly functions with the Go functions.
+// TestLanes: the assembly functions give the same bits as the Go functions that they replace.
 func TestLanes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for range 200 {
@@ -229,7 +231,7 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// TestPostDominators has a graph of two nested branches and a loop.
+// TestPostDominators: the post-dominators of a graph with two nested branches and a loop are right.
 func TestPostDominators(t *testing.T) {
 	got := postDominators([][]int{{1, 5}, {2, 3}, {4}, {4, 3}, {6}, {6}, {7}, nil})
 	want := []int{6, 4, 4, 4, 6, 6, 7, 7}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The operations (inst.op) of famGroup, the family of matrix products of a warpgroup.
+// The operations (inst.op) of famGroup, which executes wgmma, matrix products of a warpgroup.
 const (
 	opProduct op = iota // wgmma.mma_async
 	opProductFence
@@ -35,11 +35,12 @@ type products struct {
 type asyncProduct struct {
 	in    *inst
 	group uint32
-	add   bool     // accumulate (scale-d)
+	add   bool     // add to the former sums (scale-d)
 	rows  []uint32 // offsets in shared memory of the operands' 16-byte pieces: A, unless in registers, then B
 }
 
-// warpgroup checks that the four warps of a warpgroup execute the same wgmma instructions in the same order.
+// warpgroup records the wgmma instructions of four warps, to check that all four execute the same
+// ones in the same order.
 type warpgroup struct {
 	steps []groupStep
 	first int    // position of steps[0] among the warpgroup's wgmma instructions
@@ -314,7 +315,8 @@ func (w *warp) finishProduct(q *asyncProduct) {
 	w.releaseProduct(in)
 }
 
-// registersA puts the warp's 16 rows of A, which the threads' registers hold as fragments, together in w.mma.
+// registersA puts the warp's 16 rows of A together in w.mma. The threads' registers hold them as
+// fragments.
 func (w *warp) registersA(in *inst) {
 	r, m, sign := in.x.regs[in.imm/2:], &w.mma, signOf(in, flagNegateA)
 	for j := range 4 { // rows 0 to 7 and 8 to 15 of columns 0 to 7, then of columns 8 to 15
@@ -373,9 +375,9 @@ func signOf(in *inst, flag uint8) uint32 {
 	return pick(in.flags&flag != 0, uint32(1)<<31, 0)
 }
 
-// operandTile is the place of a matrix in shared memory, in bytes, decoded from the 64-bit descriptor that wgmma
-// takes. Source: PTX ISA 8.0, "Matrix descriptor format"; layouts as in make_gmma_desc of CUTLASS
-// (include/cute/atom/mma_traits_sm90_gmma.hpp).
+// operandTile says where a matrix lies in shared memory, in bytes. It is decoded from the 64-bit
+// matrix descriptor of wgmma. Source: PTX ISA 8.0, "Matrix descriptor format"; layouts as in
+// make_gmma_desc of CUTLASS (include/cute/atom/mma_traits_sm90_gmma.hpp).
 type operandTile struct {
 	start, leading, stride uint32
 	base                   uint32 // row of the swizzle pattern at which the matrix starts
@@ -406,8 +408,9 @@ func tileOf(d uint64) (operandTile, error) {
 	return t, nil
 }
 
-// fits returns an error if the strides of the matrix do not fit its swizzle. The matrix has 16 columns (of K) and
-// the given number of rows (of M or N). across: the rows are contiguous in memory (MN-major).
+// fits returns an error if the strides of the matrix do not fit its swizzle. The matrix has 16
+// columns (of K) and the given number of rows (of M or N). across says that the rows are contiguous
+// in memory (MN-major).
 func (t operandTile) fits(rows uint32, across bool) error {
 	if t.width == 16 {
 		return nil

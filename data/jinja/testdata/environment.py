@@ -89,7 +89,7 @@ def render(source, variables):
     """The text, and the spans of characters that {% generation %} wrote."""
     env = make()
     tracker = next(e for e in env.extensions.values() if isinstance(e, Generation))
-    variables = {"tools": None, "documents": None, "add_generation_prompt": False, **copy.deepcopy(variables)}  # indent changes a list
+    variables = {"tools": None, "documents": None, "add_generation_prompt": False, **copy.deepcopy(variables)}  # a copy, since the filter indent changes lists
     if "messages" in variables:
         variables["messages"] = [with_reasoning(m) for m in variables["messages"]]
     for block in env.from_string(source).generate(**variables):

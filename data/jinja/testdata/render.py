@@ -24,11 +24,11 @@ def case(name, source, variables, vars_name):
     out = {"name": name, "vars": vars_name}
     try:
         text, spans = environment.render(source, variables)
-        text.encode()  # half a surrogate pair is no text
+        text.encode()  # fails for half of a surrogate pair
         out["text"] = text
         if spans:
             out["generation"] = spans
-    except Exception as e:  # whatever fails in Python must fail in Go
+    except Exception as e:  # of any kind: what fails in Python must fail in Go
         out["error"] = f"{type(e).__name__}: {e}"
     return out
 

@@ -93,7 +93,7 @@ def check(binary, source, name, base, tied, seed):
     torch.manual_seed(seed)
     old = AutoTokenizer.from_pretrained(base)
     vocab = read(os.path.join(base, "tokenizer.json"))["model"]["vocab"]
-    # one that is a word already, and one that is a special token already
+    # a token that the vocabulary already has as a word, and one that is already a special token
     word = max((t for t in vocab if t.isalpha() and t.isascii()), key=lambda t: (len(t), t))
     plain, special = PLAIN + [word], SPECIAL + [old.eos_token]
     texts = [t.replace("WORD", word) for t in TEXTS]
@@ -113,7 +113,7 @@ def check(binary, source, name, base, tied, seed):
 
     old.add_tokens(plain)
     old.add_tokens(special, special_tokens=True)
-    old.save_pretrained(base + "-extended")  # only what is read again drops <old>, which was no special token before
+    old.save_pretrained(base + "-extended")  # saved and loaded again: only then decode drops <old>, which was no special token before
     old = AutoTokenizer.from_pretrained(base + "-extended")
     model.resize_token_embeddings(len(old), pad_to_multiple_of=MULTIPLE)
     for d in [out, os.path.join(out, "checkpoint-1")]:
@@ -137,9 +137,9 @@ def check(binary, source, name, base, tied, seed):
             ours, theirs = getattr(loaded, table)().weight.detach(), getattr(model, table)().weight.detach()
             assert torch.equal(ours[:rows], theirs[:rows]), f"{table}: rows that were there have changed"
             mean, std = ours[:rows].double().mean(0), float(ours[:rows].std())
-            assert float((ours[rows:].double() - mean).abs().max()) <= 1e-7, f"{table}: new rows are not the mean"  # fp32's rounding of values below 1
+            assert float((ours[rows:].double() - mean).abs().max()) <= 1e-7, f"{table}: new rows are not the mean"  # the bound is the fp32 rounding of values below 1
             off = float((ours[rows:] - theirs[rows:]).abs().max()) / std
-            assert off <= 6 * 1e-9**0.5, f"{table}: Transformers' new rows are {off} standard deviations away"  # six sigma of its noise
+            assert off <= 6 * 1e-9**0.5, f"{table}: Transformers' new rows are {off} standard deviations away"  # six standard deviations of the noise that Transformers adds
     print(f"{source}, {name}{', tied' if tied else ''}: {rows} to {loaded.config.vocab_size} rows", flush=True)
 
 

@@ -93,7 +93,7 @@ def shapes(sizes):
     spm = D.Sequence([D.Replace("▁", " "), D.ByteFallback(), D.Fuse(), D.Strip(" ", 1, 0)])
     yield shape("gpt2 prefix", pre=P.ByteLevel(True), **byte)
     yield shape("gpt4", pre=letters(regex(GPT4)), change={"ignore_merges": True}, **byte)
-    # A group around all keeps the Go code from taking its own scanners.
+    # "engine": a group around the pattern hides that it is a known one, so that the Go code uses its regex engine and no scanner
     for name, pattern in (("gpt2", GPT2), ("gpt4", GPT4), ("qwen2", GPT4.replace("{1,3}", "")), ("o200k", O200K)):
         yield shape("engine " + name, pre=letters(regex(f"(?:{pattern})")), **byte)
         yield shape("scanner " + name, pre=letters(regex(pattern)), **byte)

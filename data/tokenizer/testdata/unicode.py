@@ -16,7 +16,7 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 
 CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co".split()
 ALL = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-# One mark of each of some combining classes: 1, 8, 9, 10, 220, 230, 240.
+# One combining mark of each of the canonical combining classes 1, 8, 9, 10, 220, 230 and 240.
 MARKS = "\u0334\u3099\u094d\u05b0\u0323\u0301\u0345"
 
 

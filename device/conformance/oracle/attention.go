@@ -14,8 +14,9 @@ type Shape struct {
 	DQStride, DKStride  int
 }
 
-// scores calls f for every head and query. row is the query's row, and key the first key that the query attends to.
-// scores are the scaled scores from that key on, and slopes their derivatives by the scores before the softcap.
+// scores calls f for every head h and query. Argument row is the query's row, and key the first
+// attended key's row. The scaled scores begin with that key and include the softcap. The slopes are
+// derivatives of scores by the scores before the softcap.
 func (s *Shape) scores(q, k []float64, f func(h, row, key int, scores, slopes []float64)) {
 	for i := range len(s.CuQ) - 1 {
 		nq, nk := int(s.CuQ[i+1]-s.CuQ[i]), int(s.CuK[i+1]-s.CuK[i])
@@ -37,8 +38,8 @@ func (s *Shape) scores(q, k []float64, f func(h, row, key int, scores, slopes []
 	}
 }
 
-// query returns the elements of head h in the given row of a tensor laid out as Q. key does the same for K, where heads
-// share key/value heads.
+// query returns the elements of head h in a row of q, which is laid out as Q. Method key does the
+// same for K and V, in which heads share key/value heads.
 func (s *Shape) query(q []float64, row, h int) []float64 { return q[row*s.QStride+h*s.Dim:][:s.Dim] }
 
 func (s *Shape) key(k []float64, row, h int) []float64 {
@@ -82,7 +83,8 @@ func LogSumExp(x []float64) float64 {
 	return top + math.Log(sum)
 }
 
-// Attention writes o (TQ, Heads·Dim) and lse (Heads, TQ).
+// Attention writes o (TQ, Heads·Dim), the output, and lse (Heads, TQ), the log-sum-exp of each
+// query's scores.
 func Attention(o, lse, q, k, v []float64, s Shape) {
 	s.scores(q, k, func(h, row, key int, scores, _ []float64) {
 		l := LogSumExp(scores)
@@ -95,7 +97,8 @@ func Attention(o, lse, q, k, v []float64, s Shape) {
 	})
 }
 
-// AttentionBackward overwrites the rows of dq, dk and dv that belong to a sequence.
+// AttentionBackward overwrites dq, dk and dv with the gradients of q, k and v, given do. Rows that
+// belong to no sequence keep their values.
 func AttentionBackward(dq, dk, dv, do, o, lse, q, k, v []float64, s Shape) {
 	d := s
 	d.QStride, d.KStride = s.DQStride, s.DKStride

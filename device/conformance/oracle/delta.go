@@ -2,10 +2,13 @@ package oracle
 
 import "math"
 
-// Delta describes sequences and heads of the gated delta rule, as op.DeltaShape does.
+// Delta describes sequences and heads of the gated delta rule, as op.DeltaShape does. A is nil or, with ByChannel, the
+// a of all channels, and DA receives its gradient.
 type Delta struct {
 	Cu                                            []int32
 	KeyHeads, Heads, KeyDim, ValueDim, GateStride int
+	ByChannel                                     bool
+	A, DA                                         []float64
 }
 
 // Conv describes a convolution as op.ShortConv does. Bias is nil if there is none.
@@ -24,8 +27,8 @@ func (a Conv) width() int {
 	return a.Channels
 }
 
-// ShortConv sets y (T, Channels) to the causal convolution of each sequence of x. Unless nil, tail has the rows before
-// a single sequence.
+// ShortConv sets y (T, Channels) to the causal convolution of each sequence of x. tail is nil, or
+// holds the rows before a single sequence.
 func (a Conv) ShortConv(y, x, tail []float64) {
 	a.convolve(x, tail, func(t, c int, sum float64, _ func(j int) (float64, int)) {
 		if a.Gated {
@@ -109,12 +112,13 @@ func (a Conv) convolve(x, tail []float64, f func(t, c int, sum float64, at func(
 
 // step holds the numbers of one token and one head in the recurrence of the gated delta rule.
 type step struct {
-	q, k, v          []float64 // q and k are normalized
-	rq, rk           float64   // factors that normalized q and k, without the scale of q
-	beta, g, a, rate float64   // rate: e^ALog
-	before, mid      []float64 // the state before the token, and the decayed state
-	after, d         []float64 // the state after the token; d: β(v − midᵀk)
-	memory           []float64 // midᵀk
+	q, k, v     []float64 // q and k are normalized
+	rq, rk      float64   // factors that normalized q and k, without the scale of q
+	beta, rate  float64   // rate: e^ALog
+	g, a        []float64 // of the head, or of each key channel
+	before, mid []float64 // the state before the token, and the decayed state
+	after, d    []float64 // the state after the token; d: β(v − midᵀk)
+	memory      []float64 // midᵀk
 }
 
 // steps computes tokens from … to−1, one sequence, for head h, and returns one step for each token. s is the state
@@ -125,14 +129,23 @@ func (a Delta) steps(h int, from, to int32, qkv, gates, aLog, dtBias, s []float6
 	width, kh := 2*keys+a.Heads*V, h/(a.Heads/a.KeyHeads)
 	for t := int(from); t < int(to); t++ {
 		row, gate := qkv[t*width:], gates[t*a.GateStride:]
-		st := step{v: row[2*keys+h*V:][:V], beta: 1 / (1 + math.Exp(-gate[h])), a: gate[a.Heads+h] + dtBias[h], rate: math.Exp(aLog[h])}
+		st := step{v: row[2*keys+h*V:][:V], beta: 1 / (1 + math.Exp(-gate[h])), rate: math.Exp(aLog[h])}
+		if a.ByChannel {
+			for c := range K {
+				st.a = append(st.a, a.A[(t*a.Heads+h)*K+c]+dtBias[h*K+c])
+			}
+		} else {
+			st.a = []float64{gate[a.Heads+h] + dtBias[h]}
+		}
+		for _, x := range st.a {
+			st.g = append(st.g, -st.rate*softplus(x))
+		}
 		st.q, st.rq = unit(row[kh*K:][:K], 1/math.Sqrt(float64(K)))
 		st.k, st.rk = unit(row[keys+kh*K:][:K], 1)
-		st.g = -st.rate * softplus(st.a)
 		st.before = s
 		st.mid, st.after, st.memory, st.d = make([]float64, K*V), make([]float64, K*V), make([]float64, V), make([]float64, V)
 		for i, x := range s {
-			st.mid[i] = math.Exp(st.g) * x
+			st.mid[i] = math.Exp(st.g[i/V%len(st.g)]) * x
 			st.memory[i%V] += st.mid[i] * st.k[i/V]
 		}
 		for j, m := range st.memory {
@@ -149,7 +162,7 @@ func (a Delta) steps(h int, from, to int32, qkv, gates, aLog, dtBias, s []float6
 
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
-// unit returns x scaled to the length scale, and r = 1 / the length of x.
+// unit returns y, which is x scaled to the length scale, and r, the reciprocal of x's length.
 func unit(x []float64, scale float64) (y []float64, r float64) {
 	r = 1 / math.Sqrt(dot(x, x)+1e-6)
 	for _, v := range x {
@@ -158,8 +171,9 @@ func unit(x []float64, scale float64) (y []float64, r float64) {
 	return y, r
 }
 
-// GatedDelta sets o (T, Heads·ValueDim), token by token. It sets states as op.GatedDelta does, unless states is nil.
-// Unless nil, last is the state before a single sequence, and is set to the state after it.
+// GatedDelta sets o (T, Heads·ValueDim), token by token. It sets states as op.GatedDelta does,
+// unless states is nil. Argument last is nil, or holds the state before a single sequence and is
+// set to the state after it.
 func (a Delta) GatedDelta(o, states, last, qkv, gates, aLog, dtBias []float64) {
 	K, V := a.KeyDim, a.ValueDim
 	for s := range len(a.Cu) - 1 {
@@ -205,11 +219,17 @@ func (a Delta) GatedDeltaBackward(dqkv, dgates, daLog, ddtBias, do, qkv, gates, 
 				dbeta, dg := steps[i].backward(row[kh*K:][:K], row[keys+kh*K:][:K], row[2*keys+h*V:][:V], ds, do[(t*a.Heads+h)*V:][:V])
 				st := steps[i]
 				gate[h] = dbeta * st.beta * (1 - st.beta)
-				da := -dg * st.rate / (1 + math.Exp(-st.a))
-				gate[a.Heads+h] = da
-				if daLog != nil {
-					daLog[h] += dg * st.g
-					ddtBias[h] += da
+				das, at := gate[a.Heads:], h
+				if a.ByChannel {
+					das, at = a.DA[t*a.Heads*K:], h*K
+				}
+				for c, d := range dg {
+					da := -d * st.rate / (1 + math.Exp(-st.a[c]))
+					das[at+c] = da
+					if daLog != nil {
+						daLog[h] += d * st.g[c]
+						ddtBias[at+c] += da
+					}
 				}
 			}
 		}
@@ -219,8 +239,9 @@ func (a Delta) GatedDeltaBackward(dqkv, dgates, daLog, ddtBias, do, qkv, gates, 
 // backward adds the step's gradients of v and of q and k before their normalization, and returns the gradients of β and
 // g. ds holds the gradient of the state after the step; backward turns it into the gradient of the state before the
 // step.
-func (st step) backward(dq, dk, dv, ds, do []float64) (dbeta, dg float64) {
+func (st step) backward(dq, dk, dv, ds, do []float64) (dbeta float64, dg []float64) {
 	V := len(st.v)
+	dg = make([]float64, len(st.g))
 	dqn, dkn, dd := make([]float64, len(st.q)), make([]float64, len(st.k)), make([]float64, V)
 	for n := range ds {
 		i, j := n/V, n%V
@@ -237,8 +258,9 @@ func (st step) backward(dq, dk, dv, ds, do []float64) (dbeta, dg float64) {
 		i, j := n/V, n%V
 		dkn[i] -= st.mid[n] * st.beta * dd[j]
 		ds[n] -= st.k[i] * st.beta * dd[j]
-		dg += ds[n] * st.mid[n]
-		ds[n] *= math.Exp(st.g)
+		c := i % len(dg)
+		dg[c] += ds[n] * st.mid[n]
+		ds[n] *= math.Exp(st.g[c])
 	}
 	unitBackward(dq, dqn, st.q, st.rq, 1/math.Sqrt(float64(len(st.q))))
 	unitBackward(dk, dkn, st.k, st.rk, 1)

@@ -44,7 +44,7 @@ func softmax(x []float64) []float64 {
 	return p
 }
 
-// RouterRule has the fields of op.RouterRule.
+// RouterRule has the fields of op.RouterRule, which describes them.
 type RouterRule struct {
 	Sigmoid                       bool
 	Groups, OpenGroups, GroupBest int
@@ -52,7 +52,7 @@ type RouterRule struct {
 	Shared, Gated                 bool
 }
 
-// scale returns the factor on weights.
+// scale returns the factor on the weights of chosen experts; a Scale of 0 stands for 1.
 func (r RouterRule) scale() float64 {
 	if r.Scale == 0 {
 		return 1
@@ -86,8 +86,8 @@ func (r RouterRule) scores(row []float64) []float64 {
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// least returns the value at which a sum of chosen scores begins. It keeps the sum, by which the scores are then
-// divided, above 0.
+// least is added to the sum of chosen scores by which scores are divided. For sigmoids, which may
+// all be almost 0, it is 1e-20, as in Transformers.
 func (r RouterRule) least() float64 {
 	if r.Sigmoid {
 		return 1e-20
@@ -105,8 +105,8 @@ func falling(v []float64) []int32 {
 	return order
 }
 
-// choose returns the K experts with the largest keys, the largest first. If experts are in groups, it considers only
-// the open groups, which have the best experts.
+// choose returns the K experts with the largest keys, the largest first. If experts are in groups,
+// it considers only the OpenGroups best groups, ranked by the sum of their GroupBest largest keys.
 func (r RouterRule) choose(keys []float64, K int) []int32 {
 	order := falling(keys)
 	if r.Groups > 0 {
@@ -178,8 +178,9 @@ func Router(logits, bias []float64, ids []int32, weights, probSum []float64, E, 
 	}
 }
 
-// RouterBackward writes dlogits, which may be logits, from dweights. aux·counts is an additional gradient of every
-// score; counts may be nil.
+// RouterBackward writes dlogits, which may be logits, given dweights, the gradient of the weights.
+// Every score has the additional gradient aux·counts of its expert, from the load-balancing loss;
+// counts may be nil.
 func RouterBackward(dlogits, logits []float64, ids []int32, dweights []float64, counts []int32, E, K int, normalize bool, rule RouterRule, aux float64) {
 	wide, each := rule.widths(E, K)
 	for t := range len(logits) / max(1, wide) {
@@ -296,8 +297,8 @@ func CutGLU(alpha, limit float64, y, gu []float64, T, F int) {
 	}
 }
 
-// CutGLUBackward writes the gradients of CutGLU; it has the arguments of GLUBackward. Inputs beyond a limit have
-// gradient 0; inputs at the limit have a gradient.
+// CutGLUBackward writes the gradients of CutGLU to dgu, given dy, and unless y is nil CutGLU's
+// result to y. Inputs beyond a limit have gradient 0; inputs at the limit have a gradient.
 func CutGLUBackward(alpha, limit float64, dgu, y, dy, gu []float64, T, F int) {
 	for t := range T {
 		for i := range F {

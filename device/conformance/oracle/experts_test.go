@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The slopes of Softcap and of the activations are those of their values.
+// TestSlopes: the slopes of Softcap and of the activations are the derivatives of their values.
 func TestSlopes(t *testing.T) {
 	for name, f := range map[string]Activation{"SiLU": SiLU, "GELUTanh": GELUTanh,
 		"Softcap": func(x float64) (y, slope float64) { return Softcap(x, 1.5) },
@@ -44,7 +44,8 @@ func TestScaleRowsBackward(t *testing.T) {
 	}
 }
 
-// Among equal logits the first ones are chosen. Weights are probabilities, or are normalized and sum to 1.
+// TestRouter: among equal logits the lower index is chosen. Weights are the softmax probabilities;
+// with normalize those of the chosen experts sum to 1.
 func TestRouter(t *testing.T) {
 	logits := []float64{0, math.Log(2), 0, math.Log(2), 0}
 	for _, normalize := range []bool{false, true} {
@@ -65,7 +66,8 @@ func TestRouter(t *testing.T) {
 	}
 }
 
-// Score plus bias chooses the experts, in the best groups only, and scores weight them. The shared expert comes last.
+// TestRouterRule: keys (score plus bias) choose the experts, only among the best groups, and scores
+// without bias weight them. A shared expert comes last.
 func TestRouterRule(t *testing.T) {
 	logit := func(p float64) float64 { return math.Log(p / (1 - p)) }
 	logits := []float64{logit(0.9), logit(0.1), logit(0.6), logit(0.5), logit(0.2), logit(0.3), logit(0.75)}
@@ -75,7 +77,8 @@ func TestRouterRule(t *testing.T) {
 		ids     []int32
 		weights []float64
 	}{
-		// keys 0.9 0.1 | 0.6 0.5 | 0.8 0.55: groups are worth 1, 1.1, 1.35
+		// The keys by group are 0.9 0.1 | 0.6 0.5 | 0.8 0.55. With GroupBest 2 the groups rank by
+		// 1, 1.1 and 1.35; with GroupBest 1 by 0.9, 0.6 and 0.8.
 		{RouterRule{Sigmoid: true, Groups: 3, OpenGroups: 2, GroupBest: 2}, []int32{4, 2}, []float64{0.25, 0.75}},
 		{RouterRule{Sigmoid: true, Groups: 3, OpenGroups: 2, GroupBest: 1}, []int32{0, 4}, []float64{0.9 / 1.1, 0.2 / 1.1}},
 		{RouterRule{Sigmoid: true, Scale: 2.5}, []int32{0, 4}, []float64{2.5 * 0.9 / 1.1, 2.5 * 0.2 / 1.1}},
@@ -148,8 +151,8 @@ func TestSortByExpert(t *testing.T) {
 	}
 }
 
-// TestSinksGrad checks AttentionBackward with the O and LSE of Sinks, and SinksGrad: together they give the gradients
-// of attention with sinks.
+// TestSinksGrad: AttentionBackward, given the O and LSE that Sinks leaves, and SinksGrad together
+// give the gradients of attention with sinks.
 func TestSinksGrad(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 1))
 	s := Shape{CuQ: []int32{0, 3, 5}, CuK: []int32{0, 3, 5}, TQ: 5, Heads: 2, KVHeads: 1, Dim: 3, Scale: 0.7, QStride: 6, KStride: 3,

@@ -39,7 +39,7 @@ func AddBiasGrad(db, dy []float64, T, N int) {
 	}
 }
 
-// Norm describes the layout of RMSNorm's rows.
+// Norm describes RMSNorm's rows as op.RMSNorm and op.RMSNormBackward do.
 type Norm struct {
 	Rows, Groups, Dim            int
 	XStride, YStride             int // forward
@@ -71,7 +71,8 @@ func RMSNorm(y, rstd, x, w, residual []float64, n Norm) {
 	}
 }
 
-// RMSNormBackward writes dx (or adds to it) and accumulates dw.
+// RMSNormBackward writes the gradient of x to dx (or adds it, with n.Add) and adds the gradient of
+// w to dw, given dy.
 func RMSNormBackward(dx, dw, dy, x, w, rstd []float64, n Norm) {
 	for r := range n.Rows {
 		for g := range n.Groups {
@@ -141,8 +142,9 @@ func ScatterAddRows(drows, dy []float64, start, pos []int32, C int) {
 	}
 }
 
-// CrossEntropy writes losses and, unless forwardOnly is set, turns logits (T, V) into their gradient times scale. A
-// target of −100 does not count. limit is as in Softcap; smoothing and z are as in op.LossTerms.
+// CrossEntropy writes losses and, unless forwardOnly is set, turns logits (T, V) into their
+// gradient times scale. A row with target −100 does not count. limit is as in Softcap; smoothing
+// and z are as in op.LossTerms.
 func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, scale, limit, smoothing, z float64, forwardOnly bool) {
 	for t, target := range targets {
 		out := logits[t*V : (t+1)*V]
@@ -305,7 +307,8 @@ func LayerNorm(y, stats, x, w, b []float64, eps float64) {
 	}
 }
 
-// LayerNormBackward writes dx, which may be dy (or adds to it), and accumulates dw.
+// LayerNormBackward writes the gradient of x to dx, which may be dy, or adds it if add is set. It
+// adds the gradient of w to dw.
 func LayerNormBackward(dx, dw, dy, x, w, stats []float64, add bool) {
 	n := len(w)
 	for r := 0; r*n < len(x); r++ {
@@ -421,7 +424,8 @@ func DivideByNorm(x []float64, eps float64) {
 	Scale(x, 1/max(math.Sqrt(dot(x, x)), eps))
 }
 
-// Coefficients are the Newton-Schulz coefficients of torch.optim.Muon.
+// Coefficients are the numbers a, b and c of torch.optim.Muon's Newton-Schulz iteration (see
+// NewtonSchulz).
 var Coefficients = [3]float64{3.4445, -4.775, 2.0315}
 
 // NewtonSchulz brings the singular values of x (rows, cols) near 1 in steps iterations. It divides x by its norm, and

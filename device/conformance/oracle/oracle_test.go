@@ -282,7 +282,8 @@ func TestShortConvBackward(t *testing.T) {
 	}
 }
 
-// The two parts of a cut sequence give the same output as the whole, if the second part continues from the first.
+// TestDeltaGoesOn: a sequence that is cut in two gives the same output as the whole, if the second
+// part begins with the state that the first left.
 func TestDeltaGoesOn(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 2))
 	a := Delta{Cu: []int32{0, 9}, KeyHeads: 1, Heads: 2, KeyDim: 3, ValueDim: 4, GateStride: 5}
@@ -301,23 +302,33 @@ func TestDeltaGoesOn(t *testing.T) {
 }
 
 func TestGatedDeltaBackward(t *testing.T) {
-	r := rand.New(rand.NewPCG(6, 3))
-	a := Delta{Cu: []int32{0, 5, 6, 9}, KeyHeads: 2, Heads: 4, KeyDim: 3, ValueDim: 2, GateStride: 9}
-	qkv, gates, aLog, dt, do := random(r, 9*20), random(r, 81), random(r, 4), random(r, 4), random(r, 72)
-	o := make([]float64, 72)
-	f := func() float64 {
-		a.GatedDelta(o, nil, nil, qkv, gates, aLog, dt)
-		return dot(o, do)
+	for _, byChannel := range []bool{false, true} {
+		r := rand.New(rand.NewPCG(6, 3))
+		a := Delta{Cu: []int32{0, 5, 6, 9}, KeyHeads: 2, Heads: 4, KeyDim: 3, ValueDim: 2, GateStride: 9, ByChannel: byChannel}
+		decays := 4
+		if byChannel {
+			a.KeyHeads, decays, a.GateStride = 4, 12, 5
+		}
+		width := 6*a.KeyHeads + 8
+		qkv, gates, aLog, dt, do := random(r, 9*width), random(r, 9*a.GateStride), random(r, 4), random(r, decays), random(r, 72)
+		a.A, a.DA = random(r, 9*decays), make([]float64, 9*decays)
+		o := make([]float64, 72)
+		f := func() float64 {
+			a.GatedDelta(o, nil, nil, qkv, gates, aLog, dt)
+			return dot(o, do)
+		}
+		dqkv, dgates, da, ddt := make([]float64, len(qkv)), make([]float64, len(gates)), make([]float64, 4), make([]float64, decays)
+		a.GatedDeltaBackward(dqkv, dgates, da, ddt, do, qkv, gates, aLog, dt)
+		checkGrad(t, "qkv", qkv, dqkv, f)
+		checkGrad(t, "gates", gates, dgates, f)
+		checkGrad(t, "A", a.A, a.DA, f)
+		checkGrad(t, "ALog", aLog, da, f)
+		checkGrad(t, "DtBias", dt, ddt, f)
 	}
-	dqkv, dgates, da, ddt := make([]float64, 180), make([]float64, 81), make([]float64, 4), make([]float64, 4)
-	a.GatedDeltaBackward(dqkv, dgates, da, ddt, do, qkv, gates, aLog, dt)
-	checkGrad(t, "qkv", qkv, dqkv, f)
-	checkGrad(t, "gates", gates, dgates, f)
-	checkGrad(t, "ALog", aLog, da, f)
-	checkGrad(t, "DtBias", dt, ddt, f)
 }
 
-// The two parts of a cut sequence give the same output as the whole, if the second part continues from the first.
+// TestSSDGoesOn: a sequence that is cut in two gives the same output as the whole, if the second
+// part begins with the state that the first left.
 func TestSSDGoesOn(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 4))
 	a := SSD{Cu: []int32{0, 9}, Groups: 1, Heads: 2, HeadDim: 3, StateDim: 4, DtStride: 5, DtMax: 100}
@@ -353,8 +364,9 @@ func TestSSDBackward(t *testing.T) {
 	checkGrad(t, "D", d, dd, f)
 }
 
-// TestUniform: numbers are uniform, and neighbouring columns, places, steps and seeds are uncorrelated. A mean of n
-// independent numbers has the standard error σ/√n; five times that happens once in two million.
+// TestUniform: numbers are uniform, and neighbouring columns, places, steps and seeds are
+// uncorrelated. A mean of n independent numbers has the standard error σ/√n. Five standard errors,
+// the limit, are exceeded once in two million.
 func TestUniform(t *testing.T) {
 	const n = 1 << 16
 	draw := map[string]func(i int) float64{
@@ -390,8 +402,8 @@ func TestUniform(t *testing.T) {
 	}
 }
 
-// TestAddNoise: the size follows from the document's length, and a token's noise from its place in the step, wherever
-// a part begins.
+// TestAddNoise: the noise's size depends on the document's length, and the random numbers on the
+// token's position in the step. So a part of a micro-batch gets the same noise as the whole.
 func TestAddNoise(t *testing.T) {
 	const C = 6
 	cu := []int32{0, 2, 2, 11}

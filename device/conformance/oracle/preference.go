@@ -25,7 +25,7 @@ func Preference(kind int, beta, smoothing float64, sums, reference [2]float64, t
 	}
 }
 
-// PreferenceWeights writes the factor on every token's gradient; see op.PreferenceWeights.
+// PreferenceWeights writes the factor on every token's gradient, as op.PreferenceWeights does.
 func PreferenceWeights(weights, losses []float64, targets, cu []int32, reference []float64, kind int, beta, smoothing, likelihood float64) {
 	for p := range len(cu) / 2 {
 		var sums [2]float64

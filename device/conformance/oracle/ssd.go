@@ -9,7 +9,8 @@ type SSD struct {
 	DtMin, DtMax                               float64
 }
 
-// ssdStep is one token of one head: the vectors it reads, its step, the decay, and the state after it.
+// ssdStep is one token of one head: the vectors x, b and c, the step dt, the decay, and the states
+// before and after the token.
 type ssdStep struct {
 	x, b, c        []float64
 	raw, dt, decay float64 // raw: before the softplus
@@ -42,8 +43,8 @@ func (a SSD) steps(h int, from, to int32, xbc, dt, aLog, dtBias, s []float64) (o
 	return out
 }
 
-// SSD sets o (T, Heads·HeadDim) and states, token by token. Unless nil, last is the state before a single sequence, and
-// is set to the state after it.
+// SSD sets o (T, Heads·HeadDim) and states, token by token. Argument last is nil, or holds the
+// state before a single sequence and is set to the state after it.
 func (a SSD) SSD(o, states, last, xbc, dt, aLog, dtBias, d []float64) {
 	P, N := a.HeadDim, a.StateDim
 	for s := range len(a.Cu) - 1 {

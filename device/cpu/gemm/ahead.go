@@ -16,14 +16,16 @@ func (w *Workspace) panelAfter(b *block, kb, j int) uintptr {
 
 const cacheLine = 64
 
-// source is the part of A in its stored form that will be read next. Each kernel call prefetches one or two rows of it.
+// source is the part of A that kernels will read next. Each kernel call prefetches one or two rows
+// of it into the cache.
 type source struct {
 	from uintptr // the first row that the next call prefetches
 	ld   uintptr // bytes between rows
 	rows int     // rows left
 
-	// Arguments of a kernel call. across is the distance in bytes from the first prefetched row to the second; 0: there
-	// is only one. down is the distance in bytes to the next address, added after every 16 elements of K.
+	// across and down are arguments of a kernel call. First, across is the distance in bytes from
+	// the first prefetched row to the second; 0: there is only one row. Second, down is the
+	// distance in bytes to the next address, added after every 16 elements of K.
 	across, down uintptr
 }
 

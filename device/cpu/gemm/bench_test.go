@@ -59,8 +59,8 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// ones is n ones. It writes the memory, since reads of memory that was never
-// written would come from the cache.
+// ones returns n ones. It writes the memory, because reads of memory that was never written would
+// come from the cache.
 func ones(n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {

@@ -12,7 +12,8 @@ const packGroup = 8
 // chunk is the range of columns of B that is packed at the moment. A large B is packed and multiplied chunk by chunk.
 type chunk struct{ from, n int }
 
-// runBlocks computes the product with packed operands.
+// runBlocks computes the product with packed operands: it packs a range of columns of B, multiplies
+// with it, and goes on with the next range.
 func (w *Workspace) runBlocks(p *parallel.Pool) {
 	l := w.level
 	w.plan.planK(w.K)
@@ -45,8 +46,7 @@ func (w *Workspace) panel(kb, j int) *float32 {
 
 func (w *Workspace) packUnits() int { return w.plan.kBlocks * ceil(w.plan.panels, packGroup) }
 
-// packLane packs B on one thread: it claims one group of panels after another until none are left. lane is the thread's
-// number.
+// packLane packs B on the thread with number lane, which claims one group of panels after another.
 func (w *Workspace) packLane(lane int) {
 	units := w.packUnits()
 	for u := w.claim(); u < units; u = w.claim() {
@@ -69,8 +69,7 @@ func (w *Workspace) packUnit(s *lane, u int) {
 	}
 }
 
-// tileLane computes D on one thread: it claims one block of D after another until none are left. lane is the thread's
-// number.
+// tileLane computes D on the thread with number lane, which claims one block of D after another.
 func (w *Workspace) tileLane(lane int) {
 	tasks := w.plan.mBlocks * w.plan.nBlocks
 	for t := w.claim(); t < tasks; t = w.claim() {
@@ -191,8 +190,8 @@ func (w *Workspace) multiply(b *block, kb int) {
 	}
 }
 
-// complete finishes a block after the last block of K. It adds the bias if C took the place of the initial value, and
-// rounds a bf16 D.
+// complete finishes a block after the last block of K: it adds the bias unless the sums began with
+// it, and rounds to a bf16 D. Sums begin with C, or without C with the bias.
 func (w *Workspace) complete(b *block) {
 	late := w.C != nil && w.Bias != nil
 	if !late && !w.DBF16 {

@@ -10,7 +10,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// room is memory behind which nothing is mapped.
+// room is memory after which an unmapped page follows, so a read beyond its end crashes.
 type room []byte
 
 func newRoom(t *testing.T, pages int) room {
@@ -22,7 +22,7 @@ func newRoom(t *testing.T, pages int) room {
 	return mem[:n]
 }
 
-// last puts the elements of m at the end of the memory.
+// last copies the elements of m to the end of the memory and returns their address.
 func (r room) last(m *matrix) unsafe.Pointer {
 	b := m.content()
 	at := r[len(r)-len(b):]
@@ -30,7 +30,7 @@ func (r room) last(m *matrix) unsafe.Pointer {
 	return unsafe.Pointer(&at[0])
 }
 
-// content is the elements of m without the sentinels, as bytes.
+// content returns the elements of m without the sentinels around them, as bytes.
 func (m *matrix) content() []byte {
 	size := 4
 	if m.bf16 {
@@ -39,7 +39,8 @@ func (m *matrix) content() []byte {
 	return unsafe.Slice((*byte)(m.pointer()), size*len(m.want))
 }
 
-// TestNothingBehindIsRead: a matrix may end where mapped memory does.
+// TestNothingBehindIsRead: A, B and D may end where mapped memory ends. A read or write behind them
+// would crash.
 func TestNothingBehindIsRead(t *testing.T) {
 	pool := parallel.New(1)
 	defer pool.Close()

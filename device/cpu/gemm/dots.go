@@ -15,7 +15,8 @@ const (
 	dotUnit = 256 << 10
 )
 
-// runDots computes op(A)·Bᵀ for few rows of A, as dot products of rows.
+// runDots computes op(A)·Bᵀ if A has at most maxDotRows rows. Each element of D is the dot product
+// of a row of A and a row of B.
 func (w *Workspace) runDots(p *parallel.Pool) {
 	w.x = grown(w.x, w.M*w.K)
 	for m := range w.M {
@@ -31,10 +32,12 @@ func (w *Workspace) runDots(p *parallel.Pool) {
 	p.Run(min(w.threads, ceil(w.N, w.dotRows())), w.dotBody)
 }
 
-// dotRows returns how many rows of B a thread takes at a time, a multiple of four.
+// dotRows returns how many rows of B a thread takes at a time: about dotUnit bytes, and a multiple
+// of four rows.
 func (w *Workspace) dotRows() int { return max(roundUp(dotUnit/(w.K*w.right.size()), 4), 4) }
 
-// dotLane computes columns of D on one thread: it claims one group of B's rows after another until none are left.
+// dotLane computes columns of D on the thread with number lane, which claims one group of B's rows
+// after another.
 func (w *Workspace) dotLane(lane int) {
 	rows := w.dotRows()
 	units := ceil(w.N, rows)
@@ -60,7 +63,7 @@ func (w *Workspace) dotGroup(s *lane, n, count int) {
 	}
 }
 
-// addOnly writes D for K = 0, where the product is 0 and only C and the bias are left.
+// addOnly writes D for K = 0. The product is then 0, so D is C plus the bias.
 func (w *Workspace) addOnly() {
 	for m := range w.M {
 		for n := range w.N {

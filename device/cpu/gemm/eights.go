@@ -6,8 +6,8 @@ import "unsafe"
 
 // This file extends kernels that take a multiple of 8 elements to any number of elements.
 
-// widenOf returns a conversion of n bf16 numbers to fp32 for any n. eights is one for multiples of 8, which does most
-// of the work.
+// widenOf extends eights, a conversion of bf16 numbers to fp32 for multiples of 8, to any number n.
+// The rest is converted in plain Go.
 func widenOf(eights func(dst *float32, src *uint16, n int)) func(dst *float32, src *uint16, n int) {
 	return func(dst *float32, src *uint16, n int) {
 		whole := n &^ 7
@@ -18,8 +18,8 @@ func widenOf(eights func(dst *float32, src *uint16, n int)) func(dst *float32, s
 	}
 }
 
-// narrowOf returns a conversion of n fp32 numbers to bf16 for any n. eights is one for multiples of 8, which does most
-// of the work.
+// narrowOf extends eights, a conversion of fp32 numbers to bf16 for multiples of 8, to any number
+// n. The rest is converted in plain Go.
 func narrowOf(eights func(dst *uint16, src *float32, n int)) func(dst *uint16, src *float32, n int) {
 	return func(dst *uint16, src *float32, n int) {
 		whole := n &^ 7
@@ -30,8 +30,8 @@ func narrowOf(eights func(dst *uint16, src *float32, n int)) func(dst *uint16, s
 	}
 }
 
-// packRowsOf returns a packRows function for a level (the kernels for one instruction set), given the level's
-// conversion of bf16 to fp32.
+// packRowsOf returns a layout.packRows function in plain Go that uses widen, an instruction set's
+// conversion from bf16 to fp32.
 func packRowsOf(widen func(dst *float32, src *uint16, n int)) func(dst *float32, a operand, rows, k int) {
 	return func(dst *float32, a operand, rows, k int) {
 		for r := range rows {
@@ -45,8 +45,8 @@ func packRowsOf(widen func(dst *float32, src *uint16, n int)) func(dst *float32,
 	}
 }
 
-// addDots adds to d[r] the products of x and row r of b, over the elements from … k−1. offsets are the distances of the
-// four rows from b's origin in bytes.
+// addDots adds to d[r] the dot product of x and row r of b over the elements from … k−1, which the
+// assembly leaves out. The offsets are the distances of the four rows from b's origin in bytes.
 func addDots(d *[4]float32, x *float32, b operand, offsets *[4]int, from, k int) {
 	in := unsafe.Slice(x, k)
 	for r, off := range offsets {

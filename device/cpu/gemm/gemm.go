@@ -25,8 +25,8 @@ type Args struct {
 	Bias unsafe.Pointer
 }
 
-// Run computes a on the threads of p, with ws as scratch memory. It does nothing if M or N is 0. If K is 0, the
-// product is 0. It panics if an extent is negative.
+// Run computes the product a on the threads of p, with ws as scratch memory. It does nothing if M
+// or N is 0. If K is 0, the product is 0. It panics if an extent is negative.
 func Run(p *parallel.Pool, ws *Workspace, a Args) {
 	if a.M < 0 || a.N < 0 || a.K < 0 {
 		panic(fmt.Sprintf("gemm: negative extent: M %d, N %d, K %d", a.M, a.N, a.K))
@@ -59,7 +59,7 @@ func (o operand) at(r, c int) operand {
 	return o
 }
 
-// size is the number of bytes of an element.
+// size returns the number of bytes of an element of o.
 func (o operand) size() int {
 	if o.bf16 {
 		return 2
@@ -67,13 +67,14 @@ func (o operand) size() int {
 	return 4
 }
 
-// f32 returns the first n elements of an fp32 o.
+// f32 returns the first n elements of o, which must be fp32, as a slice.
 func (o operand) f32(n int) []float32 { return unsafe.Slice((*float32)(o.p), n) }
 
-// u16 returns the first n elements of a bf16 o.
+// u16 returns the first n elements of o, which must be bf16, as bit patterns.
 func (o operand) u16(n int) []uint16 { return unsafe.Slice((*uint16)(o.p), n) }
 
-// operands returns A, B and D as stored. C has D's layout.
+// operands returns A, B and D as they are stored, with row lengths and dtypes. C has the same
+// layout as D.
 func (a *Args) operands() (left, right, result operand) {
 	left = operand{a.A, a.K, a.ABF16}
 	if a.TransA {

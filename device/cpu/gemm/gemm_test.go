@@ -16,7 +16,7 @@ import (
 // guard is how many sentinel elements lie on either side of a result.
 const guard = 64
 
-// matrix is test data: elements in the type that Run is given, and the same as
+// matrix is a test operand: its elements in the dtype that Run gets, and the same values as
 // float64.
 type matrix struct {
 	f32  []float32
@@ -54,7 +54,7 @@ func (m *matrix) pointer() unsafe.Pointer {
 	return unsafe.Pointer(&m.f32[guard])
 }
 
-// all is every element, including the sentinels.
+// all returns every element as fp32, including the sentinels around the matrix.
 func (m *matrix) all() []float32 {
 	if !m.bf16 {
 		return m.f32
@@ -66,7 +66,8 @@ func (m *matrix) all() []float32 {
 	return out
 }
 
-// problem is one product with its data. cMode 0: no C; 1: C is another matrix than D; 2: C is D.
+// problem describes one product. cMode says what C is: 0: there is none; 1: another matrix than D;
+// 2: D itself.
 type problem struct {
 	m, n, k             int
 	transA, transB      bool
@@ -85,7 +86,7 @@ type data struct {
 	a, b, c, d, bias *matrix
 }
 
-// fill makes the data of a product from values, the sentinels of D too.
+// fill makes the operands of a product, and the sentinels around D, from random values.
 func (p problem) fill(value func() float64) *data {
 	x := &data{problem: p}
 	x.a = newMatrix(p.m*p.k, p.aBF16, value)
@@ -149,7 +150,7 @@ func (x *data) oracle() (sum, size []float64) {
 	return sum, size
 }
 
-// runOn computes x at a level and checks that nothing around D was written.
+// runOn computes x and returns D. It fails the test if a sentinel around D was overwritten.
 func (x *data) runOn(t *testing.T, p *parallel.Pool, ws *Workspace) []float32 {
 	t.Helper()
 	before := append([]float32(nil), x.d.all()...)
@@ -165,8 +166,8 @@ func (x *data) runOn(t *testing.T, p *parallel.Pool, ws *Workspace) []float32 {
 	return after[guard : len(after)-guard]
 }
 
-// smallIntegers returns integers so small that every sum of up to 2^20 products is
-// exact in fp32.
+// smallIntegers returns a source of random integers from −3 to 3. A sum of up to 2^20 products of
+// them is exact in fp32.
 func smallIntegers(seed uint64) func() float64 {
 	r := rand.New(rand.NewPCG(seed, 1))
 	return func() float64 { return float64(r.IntN(7) - 3) }
@@ -177,7 +178,7 @@ func normals(seed uint64) func() float64 {
 	return r.NormFloat64
 }
 
-// eachLevel runs f once for every level of this machine.
+// eachLevel runs f once for every instruction set that this machine has kernels for.
 func eachLevel(t *testing.T, f func(t *testing.T, l *level)) {
 	for _, l := range levels() {
 		t.Run(l.name, func(t *testing.T) { f(t, l) })
@@ -191,7 +192,8 @@ var shapes = []struct{ m, n, k int }{
 	{225, 290, 18}, {300, 65, 36}, {29, 33, 1024}, {1, 300, 130}, {2, 130, 550}, {65, 600, 20},
 }
 
-// Sums of such integers are exact in any order, so every bit of the result is known. Only a bf16 D is rounded, once.
+// TestExactProducts: every bit of the result is right for small integers, whose sums are exact in
+// any order. Only a bf16 D is rounded, once.
 func TestExactProducts(t *testing.T) {
 	pool := parallel.New(3)
 	defer pool.Close()
@@ -209,7 +211,7 @@ func TestExactProducts(t *testing.T) {
 	})
 }
 
-// options sets the types, C and the bias to the i-th of their 48 combinations. The
+// options sets the dtypes, the mode of C and the bias to the i-th of their 48 combinations. The
 // order is such that each choice occurs early.
 func (p *problem) options(i uint64) {
 	i = i * 29 % 48
@@ -233,10 +235,12 @@ func checkExact(t *testing.T, pool *parallel.Pool, ws *Workspace, x *data) {
 	}
 }
 
-// Each of K + 2 roundings has a relative size of at most u = 2^-24 (products are fused or rounded, C and the bias are
-// two more sums). So an element's error is at most (K+2)·u/(1−(K+2)·u) times the sum of absolute values, in any order
-// of addition (Higham, Accuracy and Stability, section 3.1). A product rounded before its addition counts as one more
-// rounding. A bf16 result has an additional error of 2^-8 of itself, which dominates.
+// TestErrorBound: results are within the rounding error that K products allow. K + 2 roundings have
+// a relative size of at most u = 2^-24 each (products are fused or rounded, C and the bias are two
+// more sums). So an element's error is at most (K+2)·u/(1−(K+2)·u) times the sum of absolute
+// values, in any order of addition (Higham, Accuracy and Stability, section 3.1). A product rounded
+// before its addition counts as one more rounding. A bf16 result has an additional error of 2^-8 of
+// itself, which dominates.
 func TestErrorBound(t *testing.T) {
 	pool := parallel.New(2)
 	defer pool.Close()
@@ -267,7 +271,7 @@ func TestErrorBound(t *testing.T) {
 	})
 }
 
-// A result must have the same bits for every number of threads.
+// TestThreadsDoNotChangeBits: the result has the same bits for every number of threads.
 func TestThreadsDoNotChangeBits(t *testing.T) {
 	pools := make([]*parallel.Pool, 0, 5)
 	for _, threads := range []int{1, 2, 3, 5, 8} {
@@ -302,8 +306,8 @@ func TestThreadsDoNotChangeBits(t *testing.T) {
 	})
 }
 
-// A row of the result does not depend on the number of rows, as long as B is packed. So a batch that is cut
-// differently gives the same products.
+// TestRowsDoNotDependOnM: if B is packed, a row of the result does not depend on the number of rows
+// of A. So a batch that is cut into other micro-batches gives the same products.
 func TestRowsDoNotDependOnM(t *testing.T) {
 	pool := parallel.New(2)
 	defer pool.Close()
@@ -355,7 +359,8 @@ func TestNegativeExtentPanics(t *testing.T) {
 	}
 }
 
-// A NaN or an infinity reaches every element whose sum it is in, and no other.
+// TestNonFiniteValuesPropagate: a NaN or an infinity reaches every element whose sum it is in, and
+// no other.
 func TestNonFiniteValuesPropagate(t *testing.T) {
 	pool := parallel.New(2)
 	defer pool.Close()

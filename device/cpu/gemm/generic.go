@@ -6,8 +6,9 @@ import (
 	"mt/base/bf16"
 )
 
-// Kernels in plain Go. Machines without assembly kernels use them, and tests compare the assembly with them. A tile of
-// D has 4 rows and 8 columns.
+// genericMR and genericNR are the rows and columns of the tile of D that a kernel in plain Go
+// computes. Machines without assembly kernels use these kernels, and tests compare the assembly
+// with them.
 const (
 	genericMR = 4
 	genericNR = 8
@@ -52,7 +53,7 @@ func genericKernels() []kernelFunc {
 	return kernels
 }
 
-// rowProduct returns the product of one row of A and a panel.
+// rowProduct returns the product of one row of A and a packed panel of B: a row of genericNR sums.
 func rowProduct(a, b []float32) [genericNR]float32 {
 	var s0, s1, s2, s3, s4, s5, s6, s7 float32
 	for i, x := range a {
@@ -117,7 +118,7 @@ func packPanels(dst *float32, stride, w int, src operand, n, k int) {
 	}
 }
 
-// packPanelsT does what packPanels does, for a src that is stored transposed.
+// packPanelsT packs a matrix into panels as packPanels does, but src is stored transposed.
 func packPanelsT(dst *float32, stride, w int, src operand, n, k int) {
 	for j := 0; j < n; j += w {
 		transposeTo(at(dst, j/w*stride), w, src.at(j, 0), min(w, n-j), k)
@@ -186,7 +187,7 @@ func dotGeneric(d *[4]float32, x *float32, b operand, offsets *[4]int, k int) {
 	}
 }
 
-// value returns the i-th element after o's origin.
+// value returns the element of o that is i elements after the address p, as fp32.
 func (o operand) value(i int) float32 {
 	if o.bf16 {
 		return bf16.Widen(*(*uint16)(unsafe.Add(o.p, 2*i)))

@@ -36,21 +36,23 @@ type layout struct {
 	// packRows writes rows rows of k elements of a, rowStride packed elements apart. It may write up to the next
 	// multiple of kGrain packed elements.
 	packRows func(dst *float32, a operand, rows, k int)
-	// packRowsT does what packRows does, for an a that is stored transposed. It may write up to the next multiples of
-	// kGrain rows and packed elements.
+	// packRowsT does what packRows does, but a is stored transposed. It may write up to the next
+	// multiples of kGrain rows and packed elements.
 	packRowsT func(dst *float32, a operand, rows, k int, s *rowOffsets)
 	// packB writes the n columns of b as panels of nr columns. Panels are stride apart and their rows nr apart.
 	// Missing columns of the last panel are arbitrary.
 	packB func(dst *float32, stride int, b operand, n, k int)
-	// packBT does what packB does, for a b that is stored transposed. It may write up to the next multiple of kGrain
-	// rows.
+	// packBT does what packB does, but b is stored transposed. It may write up to the next multiple
+	// of kGrain rows.
 	packBT func(dst *float32, stride int, b operand, n, k int, s *rowOffsets)
 }
 
-// steps returns the number of packed elements that hold k elements of K.
+// steps returns the number of packed elements that hold k elements of K: k, or with pairs of bf16
+// half as many, rounded up.
 func (l *layout) steps(k int) int { return ceil(k, l.perStep) }
 
-// level is the set of functions for one instruction set, such as AVX2: kernels and packing.
+// level has the functions for one instruction set, such as AVX2: kernels that multiply, and
+// functions that pack operands for them.
 type level struct {
 	name   string
 	mr, nr int     // largest height and the width of a kernel

@@ -57,8 +57,8 @@ func packRows512(dst *float32, a operand, rows, k int) {
 	}
 }
 
-// packRowsT512 packs 16 elements of K at a time. A row that ends earlier is filled up with its last element; kernels do
-// not read these repetitions.
+// packRowsT512 is layout.packRowsT for AVX-512: it packs 16 elements of K at a time. A row that
+// ends earlier is filled up with its last element; kernels do not read these repetitions.
 func packRowsT512(dst *float32, a operand, rows, k int, s *rowOffsets) {
 	for j := 0; j < k; j += 16 {
 		transpose16(at(dst, j), rowStride, a.at(j, 0), k-j, rows, s)
@@ -96,8 +96,8 @@ func packB512(dst *float32, stride int, b operand, n, k int) {
 	}
 }
 
-// packBT512 packs 16 columns at a time. If there are fewer, it repeats the last one. Products of repeated columns are
-// not stored.
+// packBT512 is layout.packBT for AVX-512: it packs 16 columns at a time. If there are fewer, it
+// repeats the last one. Products of repeated columns are not stored.
 func packBT512(dst *float32, stride int, b operand, n, k int, s *rowOffsets) {
 	for j := 0; j < n; j += 16 {
 		transpose16(at(dst, j/nr512*stride+j%nr512), nr512, b.at(j, 0), n-j, k, s)
@@ -112,5 +112,5 @@ func dot512(d *[4]float32, x *float32, b operand, offsets *[4]int, k int) {
 	}
 }
 
-// lowBits returns a mask of the n lowest bits.
+// lowBits returns a mask with the n lowest bits set.
 func lowBits(n int) uint32 { return uint32(1<<n - 1) }

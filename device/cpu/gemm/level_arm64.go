@@ -11,7 +11,7 @@ const (
 	nrNEON = 16
 )
 
-// neon has its kernels in assembly, but packs its operands in plain Go, as avx2 does.
+// neon is the level for arm64. Its kernels are assembly, but plain Go packs the operands.
 var neon = &level{
 	name: "neon",
 	mr:   mrNEON,
@@ -42,8 +42,8 @@ func neonKernels() []kernelFunc {
 				kernelNEON(h, k, a, lda, b, c, ldc, d, ldd, panel, block, across, down)
 				return
 			}
-			// The assembly always writes whole panels of columns. A narrower one is computed in a local buffer, of
-			// which the wanted columns are copied.
+			// The assembly always writes tiles with all nrNEON columns. If mask selects fewer, the
+			// tile is computed in a local buffer and the selected columns are copied.
 			var whole [mrNEON * nrNEON]float32
 			kernelNEON(h, k, a, lda, b, nil, 0, &whole[0], nrNEON, panel, block, across, down)
 			for r := range h {

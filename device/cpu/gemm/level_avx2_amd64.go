@@ -4,7 +4,8 @@ package gemm
 
 const nr256 = 16
 
-// avx2 has its kernels in assembly, but packs its operands in plain Go, which is almost as fast as memory.
+// avx2 is the level for processors with AVX2. Its kernels are assembly, but plain Go packs the
+// operands, at almost the rate of memory.
 var avx2 = &level{
 	name: "avx2",
 	mr:   6,

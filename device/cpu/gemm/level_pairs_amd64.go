@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// avx512bf16 is avx512, except that it multiplies bf16 by bf16 with an instruction for pairs of bf16 (VDPBF16PS).
+// avx512bf16 is the level avx512 with other kernels for products of bf16 by bf16: they use
+// VDPBF16PS, an instruction for pairs of bf16.
 var avx512bf16 = func() *level {
 	l := *avx512
 	l.name = "avx512bf16"
@@ -76,8 +77,8 @@ func packPairs(dst *float32, stride int, b operand, n, k int) {
 	}
 }
 
-// packPairsT packs 16 columns at a time. If there are fewer, it repeats the last one. Products of repeated columns
-// are not stored.
+// packPairsT packs columns of B, 16 at a time, as pairs of bf16. If there are fewer columns, it
+// repeats the last one. Products of repeated columns are not stored.
 func packPairsT(dst *float32, stride int, b operand, n, k int, s *rowOffsets) {
 	for j := 0; j < n; j += 16 {
 		column := b.at(j, 0)

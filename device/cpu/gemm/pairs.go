@@ -12,7 +12,8 @@ import (
 // A product of two bf16 is exact in fp32, and each of the two sums is rounded to nearest even. So sums have the order
 // and the bits of the fp32 kernels, with one exception: operands and sums below 2^-126 are flushed to 0.
 
-// leastNormal is the smallest magnitude that is not flushed to 0.
+// leastNormal is the smallest magnitude that VDPBF16PS does not flush to 0: the smallest normal
+// fp32 number.
 const leastNormal = 0x1p-126
 
 // addPair returns acc plus the products of the upper, then of the lower halves of x and y. It is VDPBF16PS in plain
@@ -48,8 +49,8 @@ func flush(x float32) float32 {
 // pairTrials are the cases of addsInOrder. Each case starts at 0 and calls addPair twice: with first and a pair of
 // ones, and then with x and y.
 var pairTrials = []struct{ first, x, y uint32 }{
-	{pair(0x1p24, 0), pair(1, -0x1p24), pair(1, 1)},            // the upper half first: 0
-	{pair(0x1p24, 0), pair(-0x1p24, 1), pair(1, 1)},            // 1
+	{pair(0x1p24, 0), pair(1, -0x1p24), pair(1, 1)},            // the upper half is added first, so the sum is 0
+	{pair(0x1p24, 0), pair(-0x1p24, 1), pair(1, 1)},            // the sum is 1
 	{pair(0x1p24, 0), pair(1, 1), pair(1, 1)},                  // two roundings to even
 	{pair(0x1p24, 2), pair(1, 0), pair(1, 0)},                  // a rounding up to even
 	{pair(0x1p24, 2), pair(3, -1), pair(1.5, 0x1p-10)},         // a rounding of more than half

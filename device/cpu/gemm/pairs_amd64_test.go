@@ -4,7 +4,7 @@ package gemm
 
 import "golang.org/x/sys/cpu"
 
-// pairsLevel is the level that multiplies pairs; nil: this machine cannot.
+// pairsLevel returns the kernels that multiply pairs of bf16; nil: this machine cannot run them.
 func pairsLevel() *level {
 	if x := &cpu.X86; x.HasAVX512VL && x.HasAVX512DQ && x.HasAVX512BW && pairsWork() {
 		return avx512bf16

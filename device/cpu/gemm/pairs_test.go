@@ -84,7 +84,8 @@ func TestAddFlushedRoundsOnce(t *testing.T) {
 	}
 }
 
-// kernelOfPairs is a kernel for one row in plain Go that adds with add.
+// kernelOfPairs returns a kernel for one row in plain Go that adds each pair of products by the
+// function add.
 func kernelOfPairs(columns int, add func(acc float32, x, y uint32) float32) kernelFunc {
 	return func(k int, a *float32, _ int, b, c *float32, _ int, d *float32, _ int, mask uint32, _, _, _, _ uintptr) {
 		left, right := unsafe.Slice((*uint32)(unsafe.Pointer(a)), k), unsafe.Slice((*uint32)(unsafe.Pointer(b)), k*columns)
@@ -104,7 +105,8 @@ func kernelOfPairs(columns int, add func(acc float32, x, y uint32) float32) kern
 	}
 }
 
-// addsInOrder detects every kernel that adds otherwise than addPair.
+// TestAddsInOrder: addsInOrder accepts a kernel that adds like addPair, and rejects kernels that
+// add in another order, round otherwise or do not flush small numbers to 0.
 func TestAddsInOrder(t *testing.T) {
 	if got := addPair(0x1p24, pair(1, -0x1p24), pair(1, 1)); got != 0 {
 		t.Errorf("2^24, rounded after 1 is added, less 2^24 is %g, want 0", got)
@@ -165,7 +167,8 @@ func TestAddsInOrder(t *testing.T) {
 	}
 }
 
-// withPairs runs f for the level that multiplies pairs, even if this machine does not choose that level.
+// withPairs runs f for the kernels that multiply pairs of bf16, even if this machine would choose
+// others.
 func withPairs(t *testing.T, f func(l *level)) {
 	l := pairsLevel()
 	if l == nil {
@@ -174,7 +177,8 @@ func withPairs(t *testing.T, f func(l *level)) {
 	f(l)
 }
 
-// TestPairsAreTheTwins: kernels of all heights have the bits of addPair, whatever the operands are.
+// TestPairsAreTheTwins: the assembly kernels of all heights give the same bits as addPair in plain
+// Go, whatever the operands are.
 func TestPairsAreTheTwins(t *testing.T) {
 	withPairs(t, func(l *level) {
 		r := rand.New(rand.NewPCG(7, 7))
@@ -206,7 +210,8 @@ func TestPairsAreTheTwins(t *testing.T) {
 	})
 }
 
-// TestPairsKeepTheBits: products in pairs have the bits of the same products widened to fp32, in all transpositions.
+// TestPairsKeepTheBits: products with the instruction for pairs of bf16 have the same bits as
+// products widened to fp32, in all transpositions.
 func TestPairsKeepTheBits(t *testing.T) {
 	pool := parallel.New(2)
 	defer pool.Close()
@@ -231,8 +236,8 @@ func TestPairsKeepTheBits(t *testing.T) {
 	})
 }
 
-// TestPairsAreFilledWithZeros: an incomplete last pair is filled with zeros, so an infinity at the end of K stays
-// one.
+// TestPairsAreFilledWithZeros: for odd K the last pair is filled with a zero, so an infinity in the
+// last element of K stays one and does not become NaN.
 func TestPairsAreFilledWithZeros(t *testing.T) {
 	pool := parallel.New(1)
 	defer pool.Close()
@@ -261,7 +266,8 @@ func TestPairsAreFilledWithZeros(t *testing.T) {
 	})
 }
 
-// TestPairsTakeOnlyBF16: a product with one fp32 operand is not rounded.
+// TestPairsTakeOnlyBF16: if only one operand is bf16, the fp32 operand is not rounded to bf16 for
+// the pair instruction.
 func TestPairsTakeOnlyBF16(t *testing.T) {
 	pool := parallel.New(1)
 	defer pool.Close()

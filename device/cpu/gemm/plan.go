@@ -1,7 +1,7 @@
 package gemm
 
-// plan describes how a product is cut up. Only kc and kBlocks influence the order of sums, and both follow from K
-// alone.
+// plan describes how a product is cut into blocks and tasks. Only kc and kBlocks influence the
+// order of sums, and both follow from K alone.
 type plan struct {
 	kc, kBlocks int // K is cut into kBlocks blocks of kc; the last one may be shorter
 
@@ -10,7 +10,8 @@ type plan struct {
 	nc     int // columns of B packed at a time, in whole panels
 	panels int // panels of the packed columns
 
-	// The packed columns are multiplied in mBlocks · nBlocks tasks. A task is one block of D.
+	// The packed columns of B are multiplied in mBlocks · nBlocks tasks. Each task is one block of
+	// D.
 	mBlocks, rows   int // blocks of rows of D; the last one may be shorter
 	nBlocks, across int // blocks of panels; the last one may be shorter
 }
@@ -25,23 +26,24 @@ const (
 	minPackedN = 64
 	// maxTileN is the width of a block of a bf16 D, which is summed in scratch memory.
 	maxTileN = 512
-	// Costs of a task beside its products, in units of the products. Packing one row of A costs as much as computing
-	// rowCost columns. Fetching one column of B costs as much as columnCost rows.
+	// rowCost and columnCost are costs of a task besides its products. Packing one row of A costs
+	// as much as computing rowCost columns of it. Fetching one column of B costs as much as
+	// computing columnCost rows of it.
 	rowCost, columnCost = 30, 6
-	// tailCost is the cost of the end of a product, in tasks: some threads are idle while a delayed one still works on
-	// its last task.
+	// tailCost is the cost of the end of a product, in units of a task: some threads idle while a
+	// delayed one still works on its last task.
 	tailCost = 0.25
 )
 
-// planK cuts K into blocks.
+// planK cuts K into equal blocks of at most maxKC elements.
 func (p *plan) planK(k int) {
 	p.kc = roundUp(ceil(k, ceil(k, maxKC)), kGrain)
 	p.kBlocks = ceil(k, p.kc)
 }
 
-// spreads reports whether blocks of kc floats of rows of k floats fall into different sets of a first-level cache.
-// Then kernels may read the rows in place. It is true for contiguous rows, and for rows that are not a multiple of 4
-// KiB apart.
+// spreads reports whether kernels may read rows of A in place. K is k, and kernels read blocks of
+// kc floats of each row. Then the rows of a block fall into different sets of a first-level cache.
+// That is so if rows are contiguous blocks, or not a multiple of 4 KiB apart.
 func spreads(k, kc int) bool { return k == kc || k%1024 != 0 }
 
 // planN sets the number of columns of B packed at a time. steps is the number of packed elements of a column, and nr
@@ -51,9 +53,9 @@ func (p *plan) planN(n, steps, nr int) {
 	p.nc = roundUp(ceil(n, ceil(n, most)), nr)
 }
 
-// planTasks cuts m rows by n packed columns into tasks. Few tasks pack A less often, but many tasks keep all threads
-// busy to the end. planTasks takes the division with the lowest estimated cost. narrow: D is bf16, so the width of a
-// block is limited.
+// planTasks cuts m rows by n packed columns into tasks. Few tasks pack A less often, but many tasks
+// keep all threads busy to the end. planTasks takes the division with the lowest estimated cost. If
+// narrow, D is bf16, and a block may be at most maxTileN wide.
 func (p *plan) planTasks(m, n int, l *level, threads int, narrow bool) {
 	p.panels = ceil(n, l.nr)
 	firstM, firstN := ceil(m, maxRows), 1
@@ -76,7 +78,7 @@ func (p *plan) planTasks(m, n int, l *level, threads int, narrow bool) {
 	}
 }
 
-// kRange returns the start and the length of the kb-th block of K.
+// kRange returns the first element and the length of block number kb of K; k is all of K.
 func (p *plan) kRange(kb, k int) (from, n int) {
 	from = kb * p.kc
 	return from, min(p.kc, k-from)

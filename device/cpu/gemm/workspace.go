@@ -14,7 +14,7 @@ type Workspace struct {
 	b     []float32 // packed panels of B
 	x     []float32 // rows of A as fp32, for dot products
 
-	// The product that Run computes at the moment.
+	// The product that Run computes at the moment, and how it is cut up.
 	Args
 	level   *level
 	layout  *layout // one of the level's layouts
@@ -25,14 +25,15 @@ type Workspace struct {
 	chunk   chunk
 	threads int
 
-	// Functions that the pool runs on every thread, made once, and the next index, which the threads take in turn.
+	// The pool runs packBody, tileBody and dotBody on every thread. Each is made once, to save
+	// allocations. Field next is the index of the next piece of work, see claim.
 	next     atomic.Int64
 	packBody func(int)
 	tileBody func(int)
 	dotBody  func(int)
 }
 
-// lane is the scratch memory of one thread.
+// lane is the scratch memory of one thread of the pool.
 type lane struct {
 	a    []float32 // a packed block of A
 	tile []float32 // a block of D in fp32, if D is bf16
@@ -42,7 +43,7 @@ type lane struct {
 	_    [64]byte // keeps lanes off each other's cache lines
 }
 
-// begin prepares w for the call a.
+// begin prepares w for computing the product a on the threads of p.
 func (w *Workspace) begin(p *parallel.Pool, a Args) {
 	if w.packBody == nil {
 		w.packBody, w.tileBody, w.dotBody = w.packLane, w.tileLane, w.dotLane

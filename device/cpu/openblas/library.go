@@ -62,7 +62,7 @@ func Open() (*Library, error) {
 	return nil, ErrNotFound
 }
 
-// candidates returns the names and paths to try, in order.
+// candidates returns the names and paths at which Open looks for OpenBLAS, in order.
 func candidates() []string {
 	names := []string{"libopenblas.so.0", "libopenblas.so"}
 	prefixes := []string{"/usr", "/usr/local", "/opt/*", os.Getenv("VIRTUAL_ENV"), os.Getenv("CONDA_PREFIX")}
@@ -109,7 +109,8 @@ func (p *Product) layout() (transA, transB int32, lda, ldb, ldc int, beta float3
 	return transA, transB, lda, ldb, p.N, beta
 }
 
-// with32 and with64 return a Multiply that calls the given cblas_sgemm.
+// with32 and with64 return a Library.multiply that calls the given cblas_sgemm, with 32-bit or
+// 64-bit integers.
 func with32(f sgemm32) func(p *Product) {
 	return func(p *Product) {
 		ta, tb, lda, ldb, ldc, beta := p.layout()
@@ -126,11 +127,11 @@ func with64(f sgemm64) func(p *Product) {
 	}
 }
 
-// spellings returns the names of an OpenBLAS function in different builds: plain, with a suffix, and in numpy's
-// packages. wide are the names with 64-bit integers.
+// spellings returns the names that an OpenBLAS function has in different builds: as it is, or as
+// numpy's packages rename it. The names in wide are of builds with 64-bit integers.
 func spellings(name string) (plain []string, wide []string) {
 	return []string{name, "scipy_" + name}, []string{name + "64_", "scipy_" + name + "64_"}
 }
 
-// words joins a library's description into one line.
+// words joins the lines of a library's description of itself into one line.
 func words(s string) string { return strings.Join(strings.Fields(s), " ") }

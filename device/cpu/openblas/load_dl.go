@@ -34,7 +34,8 @@ func load(path string) (*Library, error) {
 	return l, nil
 }
 
-// describe binds the functions that describe the library and set its threads.
+// describe binds the optional functions of the library: those that describe it, and the one that
+// sets its number of threads.
 func (l *Library) describe(handle uintptr) {
 	find := func(names ...string) uintptr {
 		for _, name := range names {

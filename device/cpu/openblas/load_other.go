@@ -4,7 +4,7 @@ package openblas
 
 import "errors"
 
-// load fails: this system does not open libraries.
+// load fails, because on this system mt does not open shared libraries.
 func load(string) (*Library, error) {
 	return nil, errors.New("libraries cannot be opened on this system")
 }

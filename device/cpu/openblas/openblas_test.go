@@ -13,7 +13,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// fill is n values in [-1, 1] that repeat with no short period.
+// fill returns n values in [-1, 1] that repeat with no short period.
 func fill(n int, seed uint32) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -23,7 +23,7 @@ func fill(n int, seed uint32) []float32 {
 	return x
 }
 
-// product is a test case, with operands of its own.
+// product returns a Product with operands of its own, for tests.
 func product(m, n, k int, transA, transB, accumulate bool) *Product {
 	return &Product{
 		M: m, N: n, K: k, TransA: transA, TransB: transB, Accumulate: accumulate,
@@ -31,7 +31,7 @@ func product(m, n, k int, transA, transB, accumulate bool) *Product {
 	}
 }
 
-// want is the result of p in float64.
+// want returns the result of p computed in float64.
 func want(p *Product) []float64 {
 	out := make([]float64, p.M*p.N)
 	for i := range p.M {
@@ -56,7 +56,8 @@ func want(p *Product) []float64 {
 	return out
 }
 
-// check compares p.D with the sums. A sum of K products of at most 1 has at most K roundings of numbers up to K+1.
+// check compares p.D with sums, the result in float64. A sum of K products of numbers up to 1,
+// added to a number up to 1, has K+1 roundings of numbers up to K+1, each 2^-24 relative.
 func check(t *testing.T, p *Product, sums []float64) {
 	t.Helper()
 	bound := float64(p.K+1) * float64(p.K+1) * 0x1p-24

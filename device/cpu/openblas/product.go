@@ -18,7 +18,7 @@ type Product struct {
 	A, B, D        []float32
 }
 
-// FLOPs returns the multiplications and additions of p.
+// FLOPs returns the number of multiplications and additions that computing p takes.
 func (p *Product) FLOPs() float64 { return 2 * float64(p.M) * float64(p.N) * float64(p.K) }
 
 // check panics if a slice is shorter than the extents need.

@@ -2,7 +2,8 @@ package vec
 
 import "testing"
 
-// BenchmarkStrips works in the first-level cache; a strip has 13·128 scores.
+// BenchmarkStrips times the two strip functions of attention on data in the first-level cache; a
+// strip has 13·128 scores.
 func BenchmarkStrips(b *testing.B) {
 	const rows, stride = 13, 272
 	x, dx, a, c := make([]float32, (rows+1)*stride), make([]float32, (rows+1)*stride), make([]float32, rows), make([]float32, rows)

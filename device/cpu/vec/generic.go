@@ -207,8 +207,9 @@ func genericGradRow(x, dx *float32, n int, scale, lse, delta float32) {
 	}
 }
 
-// argument describes an activation x·sigmoid(z), where z is a function of x. It returns z and the slope dz/dx.
-// Implementations clamp x² at a value where the sigmoid is already 0 or 1, so that 0·dz/dx stays 0.
+// argument is the function z of an activation of the form x·sigmoid(z(x)), such as SiLU or GELU. It
+// returns z and the slope dz/dx. Implementations clamp x² at a value where the sigmoid is already 0
+// or 1, so that 0·dz/dx stays 0.
 type argument func(x float32) (z, slope float32)
 
 func identity(x float32) (z, slope float32) { return x, 1 }

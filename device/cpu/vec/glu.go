@@ -2,7 +2,7 @@ package vec
 
 import "math"
 
-// unit is one implementation of a gated linear unit: its forward and its gradient.
+// unit is one implementation of a gated linear unit (GLU): the forward and the gradient.
 type unit struct {
 	forward func(y, gate, up *float32, n int)
 	grad    func(dgate, dup, dy, gate, up *float32, n int)
@@ -37,7 +37,7 @@ func SwiGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 // 0.044715x³), which is ½x(1+tanh(z/2)).
 func GeGLU(y, gate, up []float32) { chosen.geglu.result(y, gate, up) }
 
-// GeGLUGrad writes the gradients for GeGLU; it has the arguments of SwiGLUGrad.
+// GeGLUGrad writes the gradients for GeGLU, with arguments as in SwiGLUGrad.
 func GeGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 	chosen.geglu.gradient(dgate, dup, y, dy, gate, up)
 }
@@ -46,12 +46,12 @@ func GeGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 // logit of the normal distribution at x.
 func ErfGLU(y, gate, up []float32) { chosen.erfglu.result(y, gate, up) }
 
-// ErfGLUGrad writes the gradients for ErfGLU; it has the arguments of SwiGLUGrad.
+// ErfGLUGrad writes the gradients for ErfGLU, with arguments as in SwiGLUGrad.
 func ErfGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 	chosen.erfglu.gradient(dgate, dup, y, dy, gate, up)
 }
 
-// Softcap writes y = limit·tanh(scale·x/limit); y may be x.
+// Softcap writes y = limit·tanh(scale·x/limit), which lies within ±limit; y may be x.
 func Softcap(y, x []float32, scale, limit float32) {
 	same(len(y), len(x))
 	k := scale / limit

@@ -10,11 +10,12 @@ func Log(x float32) float32 {
 	if bits < smallest || bits >= infinity { // not a positive normal number
 		return float32(math.Log(float64(x)))
 	}
-	// x = m·2^e with m between √½ and √2.
+	// Write x as m·2^e with m between √½ and √2.
 	const half = 0x3f3504f3 // √½
 	e := int32(bits-half) >> 23
 	m := float64(math.Float32frombits(bits - uint32(e)<<23))
-	// log m = 2·artanh s; the first term left out is 2·s¹¹/11 < 1e-9.
+	// The series of log m is 2·artanh s = 2·(s + s³/3 + s⁵/5 + …). The first term left out is
+	// 2·s¹¹/11 < 1e-9.
 	s := (m - 1) / (m + 1)
 	z := s * s
 	return float32(float64(e)*math.Ln2 + 2*s*(1+z*(1.0/3+z*(1.0/5+z*(1.0/7+z*(1.0/9))))))

@@ -1,6 +1,7 @@
 package vec
 
-// Panel is the width in columns of the panels of Tile's second operand.
+// Panel is the width in columns of a panel. Tile reads the second operand of a product in panels:
+// groups of columns, stored row by row.
 const Panel = 32
 
 // Tile computes C (m, Panel·panels) = A (m, k)·B (k, Panel·panels). With acc it adds the product to C instead.

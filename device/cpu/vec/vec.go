@@ -6,7 +6,8 @@ import (
 	"unsafe"
 )
 
-// The levels, from the slowest to the fastest. A level is the instruction set whose kernels are used.
+// The levels: the instruction sets for which the package has kernels, from the slowest to the
+// fastest.
 const (
 	Generic = "generic"
 	AVX2    = "avx2" // as fast as NEON on arm64
@@ -17,8 +18,8 @@ const (
 // LevelEnv is the environment variable that names the fastest level allowed.
 const LevelEnv = "MT_CPU"
 
-// kernels is one implementation of all functions of the package. In its functions a pointer is the address of the first
-// of n elements.
+// kernels is one implementation of all functions of the package, for one level. Each pointer
+// argument is the address of the first of n elements.
 type kernels struct {
 	level        string
 	eights       bool // widen and narrow take a multiple of 8 elements
@@ -47,11 +48,13 @@ type kernels struct {
 	transpose    func(dst, src *float32, stride, blocks int)
 }
 
-// tileFunc multiplies a fixed number of rows of a with the panels of b. Strides are in bytes. Read by rows, element
-// (r, i) of a is at r strides plus i floats. Read by columns, it is at i strides plus r floats.
+// tileFunc is a kernel that multiplies a fixed number of rows of a with the panels of b. Strides
+// are in bytes. If a is read by rows, element (r, i) is at r strides plus i floats. If it is read
+// by columns, the element is at i strides plus r floats.
 type tileFunc func(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
 
-// chosen is the implementation in use. chosenErr is not nil if the environment variable has an unknown value.
+// chosen is the set of kernels in use. chosenErr is not nil if the environment variable LevelEnv
+// has an unknown value.
 var chosen, chosenErr = choose(os.Getenv(LevelEnv), available())
 
 // choose returns the fastest of the available kernels that is not above the level limit; "": no limit. available is

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// eachLevel runs f with every implementation that this machine can run.
+// eachLevel runs f with every set of kernels that this machine can run.
 func eachLevel(t *testing.T, f func(t *testing.T)) {
 	was := chosen
 	defer func() { chosen = was }()
@@ -36,7 +36,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// row is n values with a sentinel after them.
+// row is n values with a sentinel after them that shows whether a kernel writes too far.
 type row struct{ all []float32 }
 
 const sentinel = float32(-12345.5)
@@ -61,7 +61,8 @@ func (r row) check(t *testing.T, what string, want func(i int) float64) {
 	}
 	for i, got := range r.v() {
 		w := want(i)
-		// There are a few roundings of terms that are at most 16.
+		// A result has a few fp32 roundings (6e-8 each) of terms that are at most 16, so its error
+		// is below 4e-6.
 		if math.Abs(float64(got)-w) > 4e-6*(1+math.Abs(w)) {
 			t.Fatalf("%s: n = %d: element %d is %v, want %v", what, len(r.all)-1, i, got, w)
 		}
@@ -116,8 +117,8 @@ func TestReductions(t *testing.T) {
 			}
 			near := func(what string, got float32, want, size float64) {
 				t.Helper()
-				// There are at most n roundings of partial sums that are at most
-				// size.
+				// A sum has at most n + 4 fp32 roundings, 6e-8 each, of partial sums that are at
+				// most size.
 				if math.Abs(float64(got)-want) > float64(n+4)*6e-8*size {
 					t.Errorf("%s: n = %d: %v, want %v", what, n, got, want)
 				}
@@ -296,15 +297,15 @@ func testTile(t *testing.T, rng *rand.Rand, m, k, panels int, cols bool) {
 	}
 }
 
-// saysOnPanic returns the value with which f panics; nil: no panic.
+// saysOnPanic calls f and returns the value with which f panics; nil: f does not panic.
 func saysOnPanic(f func()) (said any) {
 	defer func() { said = recover() }()
 	f()
 	return nil
 }
 
-// TestTileStaysInside: an operand may be exactly as long as the product needs. A shorter one panics. An empty product
-// needs nothing.
+// TestTileStaysInside: operands of Tile may be exactly as long as the product needs, and shorter
+// ones panic. An empty product needs no memory.
 func TestTileStaysInside(t *testing.T) {
 	const m, k, stride = 2, 5, 7
 	for cols, n := range map[bool]int{false: (m-1)*stride + k, true: (k-1)*stride + m} {
@@ -327,7 +328,8 @@ func TestTileStaysInside(t *testing.T) {
 	}
 }
 
-// TestLengthsMustAgree: operands of different lengths are a panic, not accesses outside the shorter one.
+// TestLengthsMustAgree: operands of different lengths cause a panic, so kernels never access memory
+// outside the shorter one.
 func TestLengthsMustAgree(t *testing.T) {
 	two, three := make([]float32, 2), make([]float32, 3)
 	for name, f := range map[string]func(){
@@ -363,7 +365,8 @@ func TestTranspose(t *testing.T) {
 	})
 }
 
-// Strips may leave anything after their width, so a row ends there.
+// TestStrips: SoftmaxStrip and GradStrip agree with float64. They may overwrite elements after a
+// row's width, so only the elements before are compared.
 func TestStrips(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(11, 12))
@@ -415,7 +418,8 @@ func TestStrips(t *testing.T) {
 	})
 }
 
-// TestPlaces: the result for an element has the same bits at any place in a row of any length.
+// TestPlaces: the result for an element has the same bits wherever it is in a row, and however long
+// the row is.
 func TestPlaces(t *testing.T) {
 	minus := float32(math.Inf(-1))
 	eachLevel(t, func(t *testing.T) {
@@ -470,7 +474,8 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
-// unitAt returns the results and gradients of a gated unit for some elements.
+// unitAt returns the results and gradients of a gated unit for elements from … to−1 of the given
+// rows.
 func unitAt(forward func(y, gate, up []float32), grad func(dgate, dup, y, dy, gate, up []float32), x, y, u row, from, to int) [][]float32 {
 	n, gate, dy, up := to-from, x.v()[from:to], y.v()[from:to], u.v()[from:to]
 	out := [][]float32{make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)}
@@ -480,7 +485,7 @@ func unitAt(forward func(y, gate, up []float32), grad func(dgate, dup, y, dy, ga
 	return out
 }
 
-// at is element i of x times the scale.
+// at returns element i of x times the strip's scale, in float64.
 func (s Strip) at(x row, i int) float64 { return float64(s.Scale) * x.at(i) }
 
 func TestLog(t *testing.T) {

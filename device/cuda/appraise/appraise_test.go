@@ -14,11 +14,11 @@ import (
 	"mt/internal/testkit"
 )
 
-// tiny is small enough to run every block.
+// tiny is a model size so small that the emulator can run every thread block of its kernels.
 var tiny = Size{512, 256, 2, 1, 512, 2048, 16, []int{128, 512}}
 
-// TestSample: estimates from some blocks equal the counts of all blocks. Cases run on one thread each, so the race
-// detector gets only one in eight.
+// TestSample: the work that is estimated from some thread blocks equals the counts of all blocks.
+// Every case runs on one thread, so with the race detector only one case in eight runs.
 func TestSample(t *testing.T) {
 	checked := map[string]bool{}
 	for i, c := range Cases(tiny) {
@@ -42,7 +42,8 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// checkSample compares all launches of a case, and returns the names of their kernels.
+// checkSample compares the estimate with the counts of all blocks, for every launch of a case. It
+// returns the names of the kernels.
 func checkSample(t *testing.T, c *Case) (kernels []string) {
 	r := newRig()
 	testkit.NoError(t, r.take(c.make(r)))
@@ -80,7 +81,8 @@ func checkSample(t *testing.T, c *Case) (kernels []string) {
 	return kernels
 }
 
-// TestSequencesThatDiffer: take notices if blocks that should repeat do not.
+// TestSequencesThatDiffer: a case may hint that its blocks repeat for every sequence. If the
+// sequences really have different lengths, the estimate notices that and ignores the hint.
 func TestSequencesThatDiffer(t *testing.T) {
 	c := tiny.attend(device.BF16, 64, 128, false)
 	r := newRig()
@@ -100,7 +102,8 @@ func TestSequencesThatDiffer(t *testing.T) {
 	}
 }
 
-// TestCount: an operation with its launches, on a GPU.
+// TestCount: Count returns the launches of an operation on an A100, with their counts, occupancy
+// and times.
 func TestCount(t *testing.T) {
 	g := testkit.Must(FindGPU("a100"))(t)
 	const n = 1 << 18
@@ -130,7 +133,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestNotBelowTheBound: no launch is expected to take less than its bound.
+// TestNotBelowTheBound: the expected time of a launch is never less than its lower bound.
 func TestNotBelowTheBound(t *testing.T) {
 	testkit.NotShort(t)
 	g := testkit.Must(FindGPU("rtx-3090"))(t)
@@ -145,8 +148,8 @@ func TestNotBelowTheBound(t *testing.T) {
 	}
 }
 
-// TestTwoForwards: two blocks of every bf16 attention forward fit on a multiprocessor, so that one computes while the
-// other waits. GPUs for games have the least shared memory.
+// TestTwoForwards: two thread blocks of every bf16 attention forward fit on a multiprocessor, so
+// that one computes while the other waits. The GeForce cards here have the least shared memory.
 func TestTwoForwards(t *testing.T) {
 	for _, name := range []string{"rtx-3080", "rtx-4090", "rtx-5090", "a100-sxm-80gb", "h100-sxm"} {
 		g := testkit.Must(FindGPU(name))(t)
@@ -170,7 +173,8 @@ func TestTwoForwards(t *testing.T) {
 	}
 }
 
-// TestFullShapes: every case of the printed shapes makes valid launches. They do not run here.
+// TestFullShapes: every case of Full, the size that mt prints predictions for, makes valid
+// launches. The test does not run their kernels.
 func TestFullShapes(t *testing.T) {
 	if testing.Short() || testkit.Race {
 		t.Skip("-short and the race detector leave it out: it allocates what a GPU would have")
@@ -188,7 +192,9 @@ func TestFullShapes(t *testing.T) {
 	}
 }
 
-// TestKink: the blocks' work lies on two lines, which meet where no block runs at first.
+// TestKink: the work of a block falls with its number up to block 37, and grows from there on. The
+// estimate finds this bend, although block 37 is not among the blocks that run first, and runs at
+// most 40 of 64 blocks. With once, all blocks run and are traced.
 func TestKink(t *testing.T) {
 	m := testkit.Must(ptx.Parse("kink.ptx", `.version 8.0
 .target sm_80
@@ -219,8 +225,8 @@ ret;
 	}
 }
 
-// TestAttentionOnHopper: attention is counted with the kernels that a GPU would run. The replay expects at least 450
-// TFLOP/s forward and 300 backward on an H100.
+// TestAttentionOnHopper: attention is counted with the kernels that the GPU in question would run.
+// For an H100, the prediction is at least 450 TFLOP/s forward and 300 backward.
 func TestAttentionOnHopper(t *testing.T) {
 	testkit.LongOnly(t)
 	for gpu, prefix := range map[string]string{"h100": "attention_sm90a_", "a100": "attention_"} {
@@ -241,7 +247,8 @@ func TestAttentionOnHopper(t *testing.T) {
 	}
 }
 
-// TestTypical: the typical block is the one closest to the mean; of equally close blocks, the first.
+// TestTypical: the block that represents a launch is the one whose work is closest to the mean. If
+// two blocks are equally close, it is the first.
 func TestTypical(t *testing.T) {
 	s := &sample{known: map[int]*ptx.Counts{}, average: 10}
 	for g, n := range map[int]int64{0: 3, 2: 30, 3: 11, 5: 9, 7: 12} {
@@ -252,8 +259,8 @@ func TestTypical(t *testing.T) {
 	}
 }
 
-// TestCases: attention heads share keys and values in the proportion of the size, and every kind of operation has a
-// case.
+// TestCases: attention cases have query heads and key heads in the proportion that the model size
+// states. Every kind of operation has a case.
 func TestCases(t *testing.T) {
 	cases := Cases(Full)
 	for name, shape := range map[string]string{"Attention": "32/8 heads of 128", "AttentionBackward": "64/16 heads of 64", "GLU": "", "RoPE": "", "MatMul": ""} {

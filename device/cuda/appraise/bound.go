@@ -2,14 +2,16 @@ package appraise
 
 import "mt/cudart/emu/ptx"
 
-// Work is the work of a whole launch: the counted instructions and transfers, and the bytes of memory.
+// Work is the work of all thread blocks of a launch: the counted instructions and transfers, and
+// the bytes of device memory.
 type Work struct {
 	Counts ptx.Counts
 	// Memory is the bytes of device memory that the launch must read and write, each once.
 	Memory int64
 }
 
-// Busy is the time that a launch keeps a resource of the GPU busy.
+// Busy says for how many seconds a launch keeps one resource of the GPU busy, such as the tensor
+// cores or device memory.
 type Busy struct {
 	Resource string  `json:"resource"`
 	Seconds  float64 `json:"seconds"`
@@ -28,7 +30,7 @@ func (g *GPU) Bound(w Work) []Busy {
 		issue += float64(k) * costs[c].issue
 		busy[costs[c].unit] += float64(k) * costs[c].cycles
 	}
-	issue += float64(n.Off) // these are issued too
+	issue += float64(n.Off) // instructions that no thread executes are issued too
 	busy[unitTensor] += float64(n.Grouped) / groupedRate
 	global, shared := n.Cached(), n.Shared()
 	memory := path(shared.Wavefronts+n.By[ptx.ClassShuffle], global.Sectors, 0)
@@ -43,10 +45,11 @@ func (g *GPU) Bound(w Work) []Busy {
 	}
 }
 
-// launchLeast is the least time of any kernel in seconds. Published times of empty kernels are above this estimate.
+// launchLeast is a lower bound of the time of any kernel in seconds. Published times of empty
+// kernels are longer.
 const launchLeast = 1e-6
 
-// Longest returns the element of all with the longest time, the resource that limits the launch.
+// Longest returns the resource that is busy longest. It limits the launch.
 func Longest(all []Busy) Busy {
 	var out Busy
 	for _, b := range all {

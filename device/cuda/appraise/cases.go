@@ -14,15 +14,17 @@ type Case struct {
 	Shape string
 	DType device.DType
 	make  func(r *rig) device.Op
-	// alike describes regularities of a kernel's thread blocks, which save emulating all of them. heads neighbouring
-	// blocks do the same work for different heads. All blocks repeat repeats times, for different sequences. nil:
-	// neither. It is only a hint that Count verifies.
+	// alike is a hint that saves emulating all thread blocks of a kernel. heads neighbouring blocks
+	// do the same work for different heads. The sequence of all blocks repeats repeats times, once
+	// for each sequence. nil: no such regularity. Count verifies the hint.
 	alike func(kernel string) (heads, repeats int)
-	// once says that every block must run exactly once, because kernels read the results of earlier kernels of the
-	// case.
+	// once says that every block must run exactly once, because kernels of the case read the
+	// results of earlier ones.
 	once bool
-	// marks serves kernels whose blocks wait for each other by a ticket and marks in memory. It returns the offset, in
-	// the kernel's parameters, of the address of that memory; 0: the kernel's blocks do not wait.
+	// marks is for kernels whose thread blocks wait for each other. Such blocks take a ticket
+	// (their turn) from a counter in device memory, and publish their progress in marks behind it.
+	// The function returns where the address of that memory lies among the kernel's parameters, in
+	// bytes; 0: the blocks do not wait.
 	marks func(kernel string) int
 }
 
@@ -39,7 +41,8 @@ var (
 	Small = Size{256, 512, 4, 2, 1024, 1024, 32, []int{128, 256}}
 )
 
-// Cases returns the operations by which kernels are judged.
+// Cases returns the operations, at the shapes of a model of size z, for which kernel times are
+// predicted.
 func Cases(z Size) []Case {
 	out := z.attention()
 	out = append(out, z.products()...)
@@ -114,7 +117,8 @@ func (z Size) attend(dt device.DType, dim, length int, backward bool) Case {
 	return c
 }
 
-// products returns matrix products with a weight, in bf16 and in fp32, and one product with few rows.
+// products returns cases of matrix products with a weight in bf16 and fp32, one product with 16
+// rows, and one whose rows are not multiples of 16 bytes.
 func (z Size) products() []Case {
 	var out []Case
 	for _, dt := range []device.DType{device.BF16, device.F32} {

@@ -14,7 +14,8 @@ func (z Size) rope(r *rig, dt device.DType) device.Op {
 		Pos: r.integers(T, func(i int) int { return i }), T: T, Heads: z.Heads, Dim: dim, Rotary: dim, Stride: C}
 }
 
-// elements returns cases of operations on single elements, and of operations that only move elements.
+// elements returns cases of operations that compute each element by itself, such as GLU, and of
+// operations that only move elements.
 func (z Size) elements(dt device.DType) []Case {
 	T, C, F := z.Tokens, z.Width, z.MLP
 	table := func(rows, columns int) string { return fmt.Sprintf("%d × %d, %s", rows, columns, dt) }
@@ -94,7 +95,8 @@ func (z Size) losses(dt device.DType) []Case {
 	}}}
 }
 
-// rows returns cases of operations that find rows by an index, such as the embedding.
+// rows returns cases of operations that read or write rows named by an index, such as the
+// embedding.
 func (z Size) rows(dt device.DType) []Case {
 	T, C, U := z.Tokens, z.Width, z.Vocabulary/8
 	shape := fmt.Sprintf("%d × %d, %s", T, C, dt)
@@ -154,7 +156,8 @@ func (z Size) experts() []Case {
 	}
 }
 
-// recurrences returns cases of the operations that carry a state from token to token, and of their convolution.
+// recurrences returns cases of the operations that carry a state from token to token (gated delta
+// rule, state space scan), and of the short convolution before them.
 func (z Size) recurrences(dt device.DType) []Case {
 	T, C := z.Tokens, z.Width
 	table := func(rows, columns int) string { return fmt.Sprintf("%d × %d, %s", rows, columns, dt) }

@@ -2,8 +2,9 @@ package appraise
 
 import "mt/cudart/emu/ptx"
 
-// unit is a part of a multiprocessor that an instruction keeps busy. A multiprocessor has four quarters, and each
-// quarter has its own units.
+// unit is a kind of execution unit of a multiprocessor that an instruction keeps busy. A
+// multiprocessor has four quarters (NVIDIA's SM sub-partitions), and each quarter has its own
+// units.
 type unit uint8
 
 const (
@@ -24,9 +25,10 @@ type cost struct {
 	latency float64 // cycles until its result can be read
 }
 
-// Latencies in cycles. Sources: arXiv:2208.11174 and 2206.02874 (A100), 2402.13499 (A100, RTX 4090 and H100, which
-// differ by a few cycles). Estimates: the expanded division, barriers, branches, mbarriers, bulk copies and the end
-// of a wgmma.
+// Latencies of instructions in cycles. Sources: arXiv:2208.11174 and 2206.02874 (A100), 2402.13499
+// (A100, RTX 4090 and H100, which differ by a few cycles). The latencies of division (which ptxas
+// expands to several instructions), barriers, branches, mbarriers, bulk copies and the end of a
+// wgmma are estimates.
 const (
 	latencyALU      = 4
 	latencyShort    = 12 // votes and similar instructions
@@ -48,8 +50,8 @@ const (
 	latencyProduct  = 32  // in addition to the cycles in which tensor cores are busy
 )
 
-// costs returns the cost of each class of instruction on g. Some PTX instructions, moves and parameters, mostly do not
-// exist on the GPU. They cost nothing.
+// costs returns the cost of each class of instructions on g. Moves and parameter loads of PTX
+// mostly do not exist in the GPU's own code, so they cost nothing.
 func (g *GPU) costs() (out [ptx.Classes]cost) {
 	float, integer := lanesOfQuarters/g.Arch.Float, lanesOfQuarters/g.Arch.Integer
 	const special, pack = lanesOfQuarters / specialLanes, lanesOfQuarters / packLanes
@@ -84,7 +86,7 @@ func (g *GPU) costs() (out [ptx.Classes]cost) {
 		ptx.ClassBarrier:     {issue: 1},
 		ptx.ClassWarpSync:    {issue: 1},
 		ptx.ClassFence:       {issue: 1},
-		ptx.ClassWGMMA:       {1, unitTensor, 0, false, 0}, // by its columns: see product
+		ptx.ClassWGMMA:       {1, unitTensor, 0, false, 0}, // product computes the cycles from the number of columns
 		ptx.ClassWGMMAOrder:  {issue: 1},
 		ptx.ClassBulk:        {issue: 1},
 		ptx.ClassBulkWait:    {issue: 1},
@@ -96,8 +98,10 @@ func (g *GPU) costs() (out [ptx.Classes]cost) {
 	return out
 }
 
-// groupedRate is the multiply-adds of bf16 to fp32 that a quarter's tensor core makes in a cycle of wgmma. It is an
-// eighth of a multiprocessor's 4,096 dense operations in the H100's datasheet (989.4 TFLOP/s of 132 at 1.83 GHz).
+// groupedRate is how many bf16 multiply-adds with fp32 sums a quarter's tensor core makes in a
+// cycle of wgmma. An H100 has 989.4 TFLOP/s dense on 132 multiprocessors at 1.83 GHz (datasheet),
+// which is 4,096 operations, or 2,048 multiply-adds, a cycle and multiprocessor. A quarter makes a
+// fourth of them.
 const groupedRate = 512
 
 // slowed returns the factor by which wgmma, Hopper's matrix instruction, is slower than the datasheet's peak. A GPU
@@ -110,15 +114,17 @@ func (g *GPU) slowed() float64 {
 	return max(1, g.Arithmetic(true)/g.Multiplied)
 }
 
-// product returns how many cycles a quarter of the multiprocessor takes for its part of a wgmma (Hopper's matrix
-// instruction): 16 rows by 16 columns of A, times columns columns of B. It takes at least wavefronts cycles, in which
-// shared memory delivers the operands to all quarters.
+// product returns how many cycles a quarter of the multiprocessor takes for its part of a wgmma
+// (Hopper's matrix instruction). The part is 16 rows by 16 columns of A, times the given number of
+// columns of B. It takes at least wavefronts cycles, in which shared memory delivers the operands
+// to all quarters.
 func (m *machine) product(columns int, wavefronts uint16) float64 {
 	return max(float64(16*16*columns)/groupedRate*m.slowed, float64(wavefronts))
 }
 
-// path returns how many cycles memory requests occupy the path to shared memory and the first-level cache. wavefronts
-// are passes through shared memory, and sectors are pieces of 32 bytes. Each request takes at least one cycle.
+// path returns how many cycles memory requests occupy the path to shared memory and the first-level
+// cache. A wavefront is a pass through shared memory, of one cycle. A sector is 32 bytes that come
+// from or go to the L2 cache. Each request takes at least one cycle.
 func path(wavefronts, sectors, requests int64) float64 {
 	return max(float64(wavefronts)+float64(sectors)/sectorsOfL1, float64(requests))
 }

@@ -2,8 +2,9 @@ package appraise
 
 import "container/heap"
 
-// spread returns the cycles until all thread blocks have run on places slots. weights[i] is the work of block i, and a
-// block of weight 1 takes cycles. Blocks start in order, each on the slot that is free first.
+// spread returns the number of cycles until all thread blocks have run, if places blocks run at a
+// time on the GPU. Block i has the work weights[i]; a block of weight 1 takes the given cycles.
+// Blocks start in order, each in the place that is free first.
 func spread(places int, weights []float64, cycles float64) float64 {
 	if places >= len(weights) {
 		most := 0.0
@@ -33,10 +34,11 @@ func (f freeAt) Swap(i, j int)      { f[i], f[j] = f[j], f[i] }
 func (f freeAt) Push(any)           {}
 func (f freeAt) Pop() any           { return nil }
 
-// Expected returns the expected time of a launch in seconds, with the gap before it. r replays (simulates instruction
-// by instruction) copies of one traced thread block on one multiprocessor. weights[i] is the work of block i of the
-// launch; 1: as much as the traced block. A launch with too few blocks to fill every multiprocessor with r.Resident
-// blocks replays fewer at a time.
+// Expected returns the expected time of a launch in seconds, including the gap before it. The
+// replay r simulates, instruction by instruction, copies of one traced thread block on one
+// multiprocessor. Block i of the launch has the work weights[i]; 1: as much as the traced block. If
+// the launch has too few blocks to fill every multiprocessor with r.Resident blocks, fewer are
+// replayed at a time.
 func (g *GPU) Expected(r Replay, weights []float64) float64 {
 	r.Active = min(g.SMs, len(weights))
 	r.Resident = min(r.Resident, (len(weights)+g.SMs-1)/g.SMs)
@@ -46,15 +48,16 @@ func (g *GPU) Expected(r Replay, weights []float64) float64 {
 	return g.Launch*1e-6 + cycles/(g.Clock*1e9)
 }
 
-// rounds is the most thread blocks that a replay (the simulation of one multiprocessor) runs one after another in a
-// slot. After several rounds the slots are no longer in step, as in a long launch. stepsReplayed limits the
-// instructions of a replay, which always has at least one round.
+// rounds is the most thread blocks that a replay (the simulation of one multiprocessor) runs in the
+// same place, one after another. After several rounds the places are no longer in step, as in a
+// long launch. A replay has at least one round. Beyond that, stepsReplayed limits the instructions.
 const (
 	rounds        = 4
 	stepsReplayed = 2_000_000
 )
 
-// steps returns how many instructions r replays in one round, in which every slot runs one block.
+// steps returns how many instructions a replay simulates in one round, in which every place runs
+// one block.
 func steps(r Replay) int {
 	n := 0
 	for _, w := range r.Trace.Warps {

@@ -7,19 +7,20 @@ import (
 	"mt/plan/rates"
 )
 
-// GPU has the properties that kernel times depend on.
+// GPU has the properties of a GPU on which predicted kernel times depend.
 type GPU struct {
-	Name string // as in plan/rates
+	Name string // name in plan/rates
 	Arch *Architecture
 	SMs  int
-	// Clock is the clock in GHz of the datasheet's peaks.
+	// Clock is the clock in GHz at which the GPU has the peak rates of its datasheet.
 	Clock float64
 	// MMA is the cycles in which a quarter of a multiprocessor computes one mma.sync m16n8k16 of bf16 with fp32 sums,
 	// which is 2048 multiply-adds.
 	MMA float64
 	// L2 is the L2 cache's rate in bytes a cycle, for the whole GPU.
 	L2 float64
-	// Peak is the datasheet's rate of device memory in GB/s. Reached is the rate of copies, from plan/rates.
+	// Peak is the datasheet's rate of device memory in GB/s. Reached is the measured rate of
+	// device-to-device copies, from plan/rates.
 	Peak, Reached float64
 	// Multiplied is the FLOP/s of large bf16 products, from plan/rates; 0: unknown.
 	Multiplied float64
@@ -32,25 +33,26 @@ type GPU struct {
 // per Compute Capability" for resident blocks and warps, "Throughput of Native Arithmetic Instructions" for lanes.
 type Architecture struct {
 	Name          string
-	Warps, Blocks int // resident at a time
+	Warps, Blocks int // most on a multiprocessor at a time
 	Shared        int // bytes of shared memory for all resident blocks
 	// Operations that a multiprocessor completes in a cycle: fp32 multiply-adds, and 32-bit integer additions,
 	// comparisons and logic.
 	Float, Integer float64
 }
 
-// Properties that all architectures from 8.0 on share. Sources: as for Architecture; CUDA's occupancy calculator for
-// the allocation units of registers and shared memory.
+// Properties that multiprocessors (SMs) of all compute capabilities from 8.0 on share. Sources: as
+// for Architecture; CUDA's occupancy calculator for the allocation units of registers and shared
+// memory. Lanes are operations that an SM starts in a cycle.
 const (
 	registersOfSM   = 64 << 10
-	registerUnit    = 256 // allocation unit of a warp's registers
-	warpUnit        = 4   // allocation unit of warps
+	registerUnit    = 256 // a warp's registers are allocated in multiples of this
+	warpUnit        = 4   // warps are allocated in multiples of this
 	sharedUnit      = 128 // bytes
 	sharedReserved  = 1 << 10
 	specialLanes    = 16 // exponentials, reciprocals, conversions of integers and floats
 	packLanes       = 64 // conversions of two floats to a pair, integer products
-	sectorsOfL1     = 4  // that the first-level cache moves in a cycle
-	bytesToL2       = 64 // that a multiprocessor exchanges with the L2 cache in a cycle
+	sectorsOfL1     = 4  // sectors of 32 bytes that the first-level cache moves in a cycle
+	bytesToL2       = 64 // bytes that a multiprocessor exchanges with the L2 cache in a cycle
 	quarters        = 4
 	lanesOfQuarters = 32 * quarters
 )
@@ -64,9 +66,11 @@ var (
 	sm120 = &Architecture{"sm_120", 48, 24, 100 << 10, 128, 128}
 )
 
-// Cycles of one mma.sync, from the datasheets' peaks (see plan/rates) at the clocks below. GeForce cards have half or
-// a quarter of the rate with fp32 sums. On Hopper mma.sync reaches 62.9 % of the peak, which only wgmma reaches
-// (arXiv:2402.13499). Nothing is published about Blackwell, so the value of Hopper is assumed.
+// Cycles of one mma.sync m16n8k16 in a quarter of a multiprocessor. They follow from the
+// datasheets' peaks in TFLOP/s (at the right) and the clocks below. GeForce cards have half or a
+// quarter of the tensor core rate when sums are fp32. On Hopper mma.sync reaches 62.9 % of the
+// peak, which only wgmma reaches (arXiv:2402.13499). Nothing is published about Blackwell, so
+// Hopper's value is assumed.
 const (
 	mmaA100    = 8.0       // 312 TFLOP/s
 	mmaGeForce = 32.0      // 71.2 (RTX 3090), 165.2 (RTX 4090), 209.5 (RTX 5090)

@@ -10,10 +10,13 @@ import (
 	"mt/internal/testkit"
 )
 
-// tracedHopper runs a block of a kernel for sm_90a and returns the results of traced. The block has 64 KiB of shared
-// memory, all filled, and a tensor map of 64 columns by 64 rows. %t is the thread. %da and %db describe 64 columns of
-// 64 and of 256 rows at 0 and 8192, with a swizzle of 128 bytes. There are two mbarriers for one arrival at 65536 and
-// 65544, and one for four at 65552.
+// tracedHopper runs a thread block of a kernel for sm_90a and returns the kernel, its counts and
+// its trace. The block has 64 KiB of shared memory, all filled, and a tensor map of 64 columns by
+// 64 rows. body is the kernel's PTX, in which
+//
+//   - %t is the thread
+//   - %da and %db are matrix descriptors of 64 columns by 64 and by 256 rows, at bytes 0 and 8192 of shared memory, with a swizzle of 128 bytes
+//   - the mbarriers at bytes 65536 and 65544 wait for one arrival, the one at 65552 for four
 func tracedHopper(t *testing.T, warps int, body string) (*ptx.Kernel, ptx.Counts, *ptx.Trace) {
 	t.Helper()
 	sums := make([]string, 128)
@@ -57,7 +60,8 @@ bar.sync 0;
 	return k, c.Sum, c.Traces[0]
 }
 
-// copyIn makes thread 0 copy boxes of 8 KiB, all to the same tile of B, which an earlier wait has freed.
+// copyIn returns PTX in which thread 0 starts boxes bulk copies of 8 KiB each, which report to the
+// mbarrier at byte barrier of space.
 func copyIn(boxes int, barrier int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "@%%p6 mbarrier.arrive.expect_tx.shared::cta.b64 _, [space+%d], %d;\n", barrier, 8192*boxes)
@@ -71,10 +75,11 @@ func waitFor(barrier, parity int, label string) string {
 	return fmt.Sprintf("%s: mbarrier.try_wait.parity.shared::cta.b64 %%p5, [space+%d], %d; @!%%p5 bra %s;\n", label, barrier, parity, label)
 }
 
-// TestHopperCounts checks counts computed by hand, for a product of 64 rows of A and 256 of B, 64 columns long:
+// TestHopperCounts: the counts of a product are those computed by hand. The product has 64 rows of
+// A and 256 of B, each of 64 columns:
 //
 //   - 64·256·64 multiplications in four wgmma, which read A's 8 KiB and B's 32 KiB once, 128 bytes a cycle
-//   - five copies of 8 KiB, which read 1,280 sectors and write 320 times 128 bytes
+//   - five copies of 8 KiB, which read 1,280 sectors (of 32 bytes) and write 320 times 128 bytes
 func TestHopperCounts(t *testing.T) {
 	body := copyIn(5, 65536) + waitFor(65536, 0, "W") + "OPEN; " + strings.Repeat("MUL256; add.u64 %da, %da, 2; add.u64 %db, %db, 2;\n", 4) + "COMMIT; WAIT;\n" +
 		"bar.sync 0;\n@%p6 cp.async.bulk.global.shared::cta.bulk_group [%g], [space], 4096;\ncp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
@@ -103,7 +108,8 @@ func TestHopperCounts(t *testing.T) {
 	if got.Moved() != 5*256+128 {
 		t.Errorf("%d sectors are moved", got.Moved())
 	}
-	// Barriers before and after, for four warps; the phase of the mbarrier, for the arrival and five copies.
+	// The trace has three events: a barrier before and one after, each for four warps, and the
+	// phase of the mbarrier, which one arrival and five copies complete.
 	if want := []int32{4, 6, 4}; fmt.Sprint(trace.Events) != fmt.Sprint(want) {
 		t.Errorf("events %v, want %v", trace.Events, want)
 	}
@@ -116,7 +122,8 @@ func TestHopperCounts(t *testing.T) {
 	}
 }
 
-// TestSlowed: products of warpgroups have the known rate of large matrix products.
+// TestSlowed: a replay of wgmma alone reaches the measured rate of large matrix products, not the
+// datasheet's peak.
 func TestSlowed(t *testing.T) {
 	g := testkit.Must(FindGPU("h100"))(t)
 	body := "OPEN;" + strings.Repeat("MUL256;", 100) + "COMMIT; WAIT;"
@@ -129,7 +136,8 @@ func TestSlowed(t *testing.T) {
 	}
 }
 
-// TestHopperReplay: instructions with a known number of cycles, in addition to the kernel's beginning.
+// TestHopperReplay: a replay of wgmma, bulk copies and mbarriers takes the number of cycles
+// computed by hand. The cycles of the kernel's beginning are subtracted.
 func TestHopperReplay(t *testing.T) {
 	g := testkit.Must(FindGPU("h100"))(t)
 	cycles := func(warps int, body string) float64 {
@@ -146,7 +154,8 @@ func TestHopperReplay(t *testing.T) {
 	products := func(text string) string { return "OPEN;\n" + strings.Repeat(text, n) + "COMMIT;\n" }
 	exponentials := times(99, "ex2.approx.f32 %f1, %f30;\n")
 	copied := copyIn(6, 65536)
-	// A multiprocessor gets 64 bytes a cycle.
+	// 64 in the sums below is bytesToL2, the bytes that a multiprocessor exchanges with the L2
+	// cache in a cycle.
 	const arrival = latencyL2 + latencyBulk + latencyMbar
 	for _, c := range []struct {
 		what       string

@@ -19,8 +19,9 @@ type Launch struct {
 	Occupancy Occupancy
 	Counts    ptx.Counts // of all blocks
 	Memory    int64      // bytes of device memory that must move
-	// Ran is the number of thread blocks that the emulator ran. The work of the others is interpolated. Deviation is
-	// the largest relative difference between a block that ran and its interpolation.
+	// Ran is the number of thread blocks that the emulator ran. The work of the other blocks is
+	// interpolated. Deviation is the largest difference between a block that ran and its
+	// interpolation, relative to the block's work.
 	Ran       int
 	Deviation float64
 	Bound     []Busy
@@ -98,8 +99,9 @@ func (c *Case) count(r *rig, l *launch, g *GPU) (*Launch, error) {
 	return out, nil
 }
 
-// Roofline returns the least time of the operation on g in seconds, for any kernels. It is the FLOPs at the datasheet's
-// peak or the bytes at the memory's rate, whichever takes longer.
+// Roofline returns the least time of the operation on g in seconds, whatever the kernels: the time
+// of the FLOPs at the datasheet's peak, or of moving the bytes at the memory's rate if that takes
+// longer.
 func (o *Operation) Roofline(g *GPU) float64 {
 	return max(o.FLOPs/g.Arithmetic(o.DType == device.BF16), float64(o.Bytes)/(g.Peak*1e9))
 }

@@ -6,22 +6,23 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// Replay describes the simulation of one multiprocessor during a launch. All its thread blocks repeat the instructions
-// of one block that the emulator has traced.
+// Replay describes the simulation of one multiprocessor during a launch. The emulator has traced
+// the instructions of one thread block; every simulated block repeats these.
 type Replay struct {
 	Kernel   *ptx.Kernel
 	Trace    *ptx.Trace
-	Resident int // blocks at a time
-	Rounds   int // consecutive blocks in each place; the first ones begin together
+	Resident int // thread blocks on the multiprocessor at a time
+	Rounds   int // thread blocks that run in each place, one after another; the first ones begin together
 	// Miss is the share of the requests to the L2 cache, counted in sectors of 32 bytes, that go on to device memory.
 	Miss float64
 	// Active is the number of multiprocessors that share the L2 cache and the memory.
 	Active int
 }
 
-// ahead is how many of its next instructions, without branches between them, a warp examines to find one that can
-// issue. A real GPU issues in the order that ptxas has chosen, and PTX does not have that order yet. Looking ahead
-// stands for it. It is the only calibrated number: see docs/benchmarks.md.
+// ahead is how many of its next instructions, without branches between them, a simulated warp
+// examines to find one that can issue. A real GPU issues instructions in the order that ptxas has
+// chosen, but PTX is not in that order. Looking ahead approximates it. ahead is the only number
+// that was calibrated with measurements: see docs/benchmarks.md.
 const ahead = 24
 
 // Cycles returns the multiprocessor's cycles for one round of blocks, averaged over Rounds.
@@ -45,7 +46,7 @@ func (g *GPU) Cycles(r Replay) float64 {
 	for m.left > 0 {
 		m.now = m.step()
 	}
-	return max(m.end, m.memory) / float64(r.Rounds) // stores are still on their way when blocks end
+	return max(m.end, m.memory) / float64(r.Rounds) // memory: a block's last stores may reach the L2 cache after its end
 }
 
 // machine is the state of one multiprocessor while a launch is replayed (simulated instruction by instruction). Times
@@ -55,22 +56,23 @@ type machine struct {
 	meanings []ptx.Meaning
 	trace    *ptx.Trace
 	now, end float64
-	left     int // blocks that have not ended, including those to come
+	left     int // blocks that have not ended or not begun
 
 	parts  [quarters]part
 	path   float64 // time at which the path to shared memory and caches is free
 	memory float64 // time at which the path to the L2 cache is free
-	slowed float64 // see GPU.slowed
+	slowed float64 // factor by which wgmma is slower than the peak; see GPU.slowed
 	taken  float64 // share of the path to shared memory that the last wgmma takes
 	until  float64 // time at which tensor cores finish that wgmma
 	sector float64 // cycles of a sector on the path to the L2 cache
 	far    float64 // cycles until a sector arrives
 }
 
-// part is one of the four quarters of the multiprocessor. Each issues instructions of its own warps.
+// part is one of the four quarters (SM sub-partitions) of the multiprocessor. Each issues
+// instructions of its own warps.
 type part struct {
 	warps []*replayed
-	free  float64 // time at which it can issue
+	free  float64 // time at which the quarter can issue again
 	units [units]float64
 	last  *replayed
 }
@@ -83,11 +85,11 @@ type place struct {
 	events []happening
 }
 
-// happening is an event of the trace, such as the end of a bulk copy, in one thread block of the replay. Several
-// instructions may have to be done before the event happens.
+// happening is one event of the trace, such as the end of a bulk copy, in one simulated thread
+// block. The event needs several instructions, and happens with the last of them.
 type happening struct {
-	left int32   // required steps that have not been taken
-	at   float64 // time at which the taken steps are done
+	left int32   // instructions that the event still needs
+	at   float64 // time at which the instructions so far are done
 }
 
 func newMachine(g *GPU, r Replay) *machine {
@@ -123,7 +125,7 @@ func newMachine(g *GPU, r Replay) *machine {
 	return m
 }
 
-// begin starts the next thread block of a place at the time at, in cycles.
+// begin starts the next thread block in the place p. at is the time in cycles.
 func (m *machine) begin(p *place, at float64) {
 	p.rounds--
 	p.alive, p.events = len(p.warps), p.events[:0]
@@ -140,8 +142,8 @@ func (m *machine) begin(p *place, at float64) {
 	}
 }
 
-// step lets every quarter issue what it can at the present time. It returns the next time at which an instruction can
-// issue.
+// step lets every quarter issue what it can at the time m.now. It returns the next time at which
+// any instruction can issue.
 func (m *machine) step() float64 {
 	next := math.Inf(1)
 	for i := range m.parts {
@@ -193,8 +195,9 @@ func (m *machine) ended(w *replayed) {
 	}
 }
 
-// happens says that one of the instructions that an event needs is done at the time at. With the last of them the event
-// happens, and the warps that wait for it wake up. event 0 is none.
+// happens is called when one of the instructions that an event needs is done, at the time at. With
+// the last of them the event happens, and the warps waiting for the event wake up. Events are
+// numbered from 1; 0: none.
 func (m *machine) happens(p *place, event int32, at float64) {
 	if event == 0 {
 		return
@@ -212,7 +215,8 @@ func (m *machine) happens(p *place, event int32, at float64) {
 	}
 }
 
-// await makes a warp wait until an event of its block has happened. event 0 is none.
+// await makes the warp w wait until an event of its block has happened. event is the event's number
+// from 1 on; 0: none.
 func (m *machine) await(w *replayed, event int32) {
 	if event == 0 {
 		return

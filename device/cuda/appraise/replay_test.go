@@ -10,7 +10,8 @@ import (
 	"mt/plan/rates"
 )
 
-// TestGPUs: the table has every GPU of plan/rates; multiprocessors, cycles and clock give the datasheet's peak.
+// TestGPUs: the table has every GPU of plan/rates. The peak computed from a GPU's multiprocessors,
+// cycles and clock is that of its datasheet.
 func TestGPUs(t *testing.T) {
 	peaks := map[string][2]float64{ // TFLOP/s in bf16 and fp32
 		"rtx-3080": {59.5, 29.8}, "rtx-3090": {71.2, 35.6}, "rtx-4090": {165.2, 82.6}, "rtx-5090": {209.5, 104.8},
@@ -46,7 +47,8 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
-// TestOccupancy: as NVIDIA's calculator has it.
+// TestOccupancy: Occupancy gives the same blocks, warps and limits as NVIDIA's occupancy
+// calculator.
 func TestOccupancy(t *testing.T) {
 	for _, c := range []struct {
 		arch *Architecture
@@ -74,12 +76,13 @@ func TestOccupancy(t *testing.T) {
 	}
 }
 
-// memory is a Memory of one buffer.
+// memory is the ptx.Memory of a test: one buffer, at every address.
 type memory struct{ b *ptx.Buffer }
 
 func (m memory) Find(uint64) *ptx.Buffer { return m.b }
 
-// traced runs a block of warps warps and returns the kernel, its counts and its trace.
+// traced runs one block of warps warps, whose PTX is body, in the emulator. It returns the kernel,
+// its counts and its trace.
 func traced(t *testing.T, warps int, body string) (*ptx.Kernel, ptx.Counts, *ptx.Trace) {
 	t.Helper()
 	m := testkit.Must(ptx.Parse("test.ptx", `.version 8.0
@@ -100,7 +103,8 @@ mov.u32 %t, %tid.x; mov.u32 %a, space;
 	return k, c.Sum, c.Traces[0]
 }
 
-// replayCycles returns the cycles of a body on an H100, for one block.
+// replayCycles returns the cycles that a replay of one block with this PTX takes on an H100. change
+// may alter the replay first.
 func replayCycles(t *testing.T, warps int, body string, change func(r *Replay)) float64 {
 	t.Helper()
 	g := testkit.Must(FindGPU("h100"))(t)
@@ -112,7 +116,7 @@ func replayCycles(t *testing.T, warps int, body string, change func(r *Replay)) 
 	return g.Cycles(r)
 }
 
-// times is a text, n times over, each with its number in place of #.
+// times returns text n times over. Each copy has its number in place of #.
 func times(n int, text string) string {
 	var b strings.Builder
 	for i := range n {
@@ -121,8 +125,9 @@ func times(n int, text string) string {
 	return strings.NewReplacer("%f0", "%f", "%r0", "%r").Replace(b.String())
 }
 
-// TestReplay: instructions with a known number of cycles. The exit and noticing it take a few more cycles. The replay
-// does not wait for results that nothing reads.
+// TestReplay: a replay of instructions with known latencies takes the number of cycles computed by
+// hand. slack allows for the exit instruction. The replay does not wait for results that no
+// instruction reads.
 func TestReplay(t *testing.T) {
 	const slack = 2*latencyBranch + 5
 	mma := "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, {%f1,%f2,%f3,%f4};\n"
@@ -165,7 +170,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayOfBlocks: blocks share the multiprocessor, follow each other, and miss the cache.
+// TestReplayOfBlocks: resident blocks share the multiprocessor, the next block starts when one
+// ends, and requests that miss the L2 cache take longer.
 func TestReplayOfBlocks(t *testing.T) {
 	sums := times(30, "add.f32 %f#, %f30, %f30;\n")
 	one := replayCycles(t, 4, sums, nil)
@@ -195,7 +201,7 @@ func TestReplayOfBlocks(t *testing.T) {
 	}
 }
 
-// TestBound: each resource by itself.
+// TestBound: the busy time of each resource follows from its counts and rate, computed by hand.
 func TestBound(t *testing.T) {
 	g := &GPU{Arch: sm80, SMs: 10, Clock: 1, MMA: 8, L2: 500, Peak: 100}
 	var n ptx.Counts
@@ -220,7 +226,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestSpread: blocks go to places that are free.
+// TestSpread: each block starts in the place that is free first.
 func TestSpread(t *testing.T) {
 	for _, c := range []struct {
 		places  int
@@ -239,7 +245,8 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestExpected: few blocks leave multiprocessors free, many follow each other.
+// TestExpected: a launch with a block for each multiprocessor takes as long as one block. A launch
+// of four times as many takes longer, and one of eight times as many about twice as long as that.
 func TestExpected(t *testing.T) {
 	g := testkit.Must(FindGPU("h100"))(t)
 	k, _, trace := traced(t, 4, times(30, "add.f32 %f#, %f30, %f30;\n")+times(50, "add.f32 %f1, %f1, %f1;\n"))

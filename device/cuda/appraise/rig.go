@@ -13,11 +13,12 @@ import (
 	"mt/device/op"
 )
 
-// rig has the memory of one operation in the emulator. It implements ptx.Memory. It also implements kernels.Launcher,
-// but only records launches instead of running them.
+// rig is an emulated GPU for one operation. It implements ptx.Memory, the memory of the emulator's
+// kernels. It also implements kernels.Launcher, but only records launches; a sample runs some of
+// their blocks later.
 type rig struct {
 	buffers  []*ptx.Buffer
-	zeros    bool // tensors of numbers stay zero, for launches that do not run
+	zeros    bool // random leaves tensors zero, which saves time if launches do not run
 	params   kernels.Params
 	rng      *rand.Rand
 	launches []launch
@@ -32,18 +33,18 @@ type launch struct {
 	grid, block [3]uint32
 	shared      int
 	params      []byte
-	marks       int // offset in params of the address of a ticket and marks; 0: none
+	marks       int // offset in params of the address of the ticket counter and marks; 0: blocks do not wait for each other
 }
 
 func newRig() *rig {
 	return &rig{rng: rand.New(rand.NewPCG(5, 6))}
 }
 
-// shift splits an emulated address: the bits from here on are the number of the buffer, the lower bits the offset in
-// it.
+// shift splits an emulated address: the bits from here on are the number of the buffer, and the
+// lower bits are the offset in the buffer.
 const shift = 36
 
-// Find implements ptx.Memory.
+// Find implements ptx.Memory: it returns the buffer that addr lies in.
 func (r *rig) Find(addr uint64) *ptx.Buffer {
 	if i := int(addr>>shift) - 1; i >= 0 && i < len(r.buffers) {
 		return r.buffers[i]
@@ -51,7 +52,7 @@ func (r *rig) Find(addr uint64) *ptx.Buffer {
 	return nil
 }
 
-// alloc returns a new buffer.
+// alloc returns a new buffer of the given size, zeroed.
 func (r *rig) alloc(bytes int64) device.Mem {
 	n := uint64(len(r.buffers) + 1)
 	b := &ptx.Buffer{Base: n << shift, Data: make([]byte, bytes), Name: fmt.Sprintf("buffer %d", n)}
@@ -124,10 +125,10 @@ func module(name string) (*ptx.Module, error) {
 	return m, err
 }
 
-// Params implements kernels.Launcher.
+// Params implements kernels.Launcher: it returns the emptied buffer for a launch's parameters.
 func (r *rig) Params() *kernels.Params { return r.params.Reset() }
 
-// Launch implements kernels.Launcher.
+// Launch implements kernels.Launcher: it records the launch.
 func (r *rig) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int, params *kernels.Params) {
 	m, err := module(k.Module)
 	if err != nil {
@@ -143,13 +144,15 @@ func (r *rig) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int, pa
 		append([]byte(nil), params.Bytes...), 0})
 }
 
-// SM90a implements kernels.Launcher.
+// SM90a implements kernels.Launcher: it reports whether the GPU runs kernels for sm_90a.
 func (r *rig) SM90a() bool { return r.sm90a }
 
-// SharedBytes implements kernels.Launcher.
+// SharedBytes implements kernels.Launcher: it returns the shared memory that a block may have, in
+// bytes.
 func (r *rig) SharedBytes() int { return r.shared }
 
-// TensorMap implements kernels.Launcher.
+// TensorMap implements kernels.Launcher: it describes the bf16 rows of t for bulk copies, as
+// cuTensorMapEncodeTiled does.
 func (r *rig) TensorMap(t device.Tensor, columns, rows, stride, boxRows int) kernels.TensorMap {
 	size := device.BF16.Size()
 	m := &ptx.TensorMap{Address: uint64(t.Addr), Element: int(size), Rank: 2, Swizzle: 128, Size: [5]uint64{uint64(columns), uint64(rows)},
@@ -167,7 +170,8 @@ func (r *rig) Slower(kernels.Lacking, int) {}
 // MostWork implements kernels.Launcher. It returns 0, no limit, because no watchdog ends launches here.
 func (r *rig) MostWork(device.DType) float64 { return 0 }
 
-// Scratch implements kernels.Launcher.
+// Scratch implements kernels.Launcher: it returns a new buffer with random numbers, as scratch
+// memory has any content.
 func (r *rig) Scratch(n int64) device.Mem {
 	t := r.random(device.F32, int(n+3)/4)
 	return device.Mem{Addr: t.Addr, Bytes: n}
@@ -179,9 +183,9 @@ func (l *launch) blocks() int { return int(l.grid[0]) * int(l.grid[1]) * int(l.g
 // threads returns the number of threads of a block.
 func (l *launch) threads() int { return int(l.block[0]) * int(l.block[1]) * int(l.block[2]) }
 
-// run emulates the thread blocks in only, or all blocks if only is nil, and counts their work in c. Blocks that take
-// tickets and wait for each other run one by one. Each gets its own number as ticket, and its waits are satisfied at
-// once. So the cost of waiting is not counted.
+// run emulates the thread blocks with the numbers in only, or all blocks if only is nil, and counts
+// their work in c. Blocks that take tickets and wait for each other run one by one. Each gets its
+// own number as ticket, and its waits are already satisfied, so the cost of waiting is not counted.
 func (l *launch) run(r *rig, only []uint32, c *ptx.Count) ([]ptx.Access, error) {
 	x := ptx.Launch{Kernel: l.kernel, Grid: l.grid, Block: l.block, Shared: l.shared, Params: l.params, Memory: r, Only: only, Count: c}
 	if l.marks == 0 {
@@ -205,8 +209,9 @@ func (l *launch) run(r *rig, only []uint32, c *ptx.Count) ([]ptx.Access, error) 
 	return touched, nil
 }
 
-// admit prepares the memory at the address marks for the next block. It writes the ticket that the block takes, and
-// marks that satisfy the block's waits.
+// admit prepares memory for the next block of a kernel whose blocks wait for each other. The ticket
+// counter is at the address marks, and the marks follow. A block gets its own number as ticket, and
+// marks so large that no wait is left.
 func (r *rig) admit(marks uint64, ticket uint32) {
 	data := r.Find(marks).Data
 	const passed = 1 << 30

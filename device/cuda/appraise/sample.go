@@ -21,7 +21,7 @@ type sample struct {
 	// once says that no block may run twice. Then all blocks run in order, and each is traced in its only run.
 	once bool
 
-	known   map[int]*ptx.Counts // by group
+	known   map[int]*ptx.Counts // counts of the block that ran, by group
 	ran     map[int]uint32      // the block that ran for the group
 	reach   map[*ptx.Buffer]ptx.Access
 	lines   []line  // ranges of groups whose counts are interpolated
@@ -31,17 +31,19 @@ type sample struct {
 	average float64               // mean number of instructions of a group's block
 }
 
-// line is a range of groups of blocks. The groups at its ends have run, and the counts between them are assumed to lie
-// on a straight line.
+// line is a range of neighbouring groups of blocks. The groups at both ends have run. The work of
+// the groups between is assumed to lie on the straight line between the work of these two.
 type line struct{ from, to int }
 
-// deviation is the largest accepted difference between a group's count and its linear interpolation, relative to the
-// count. Counts differ from group to group because of edges and of the attention mask.
+// deviation is the largest accepted difference between the work of a group that ran and its
+// interpolation, relative to the work. Work differs from group to group because of the edges of
+// tensors and the attention mask.
 const deviation = 0.01
 
-// take runs blocks until the counts of all groups are known. If there are few groups, it runs all. Otherwise it runs
-// two groups, and two more between them. If those agree with the interpolation of the first two, all groups between are
-// interpolated. Repetitions run only at two places, to verify that they repeat.
+// take runs blocks until the work of all groups is known. If there are few groups, it runs all.
+// Otherwise it runs two groups, and two more between them. If these agree with the interpolation of
+// the first two, all groups between are interpolated; if not, the range is divided. If all groups
+// repeat for every sequence, two repetitions run to verify that.
 func (s *sample) take() error {
 	s.known, s.ran, s.reach = map[int]*ptx.Counts{}, map[int]uint32{}, map[*ptx.Buffer]ptx.Access{}
 	blocks := s.launch.blocks()
@@ -53,7 +55,7 @@ func (s *sample) take() error {
 	}
 	s.groups = blocks / s.heads / s.repeats
 	knots := []int{0, 1, s.groups / 2, s.groups - 2, s.groups - 1}
-	const few = 9 // too few groups for a search
+	const few = 9 // up to this many groups, all run
 	if s.once || s.groups <= few {
 		knots = knots[:0]
 		for i := range s.groups {
@@ -78,8 +80,8 @@ func (s *sample) take() error {
 	return s.again()
 }
 
-// again checks that all groups repeat, as hinted: it runs two groups and their repetitions. If a repetition has other
-// counts, the whole estimate starts again without repetitions.
+// again verifies the hint that all groups repeat: it runs two groups and one repetition of each. If
+// the counts differ, the estimate starts again without the hint.
 func (s *sample) again() error {
 	if s.repeats == 1 {
 		return nil
@@ -101,8 +103,8 @@ func (s *sample) again() error {
 	return nil
 }
 
-// divide runs two groups inside each line of open. Lines that agree with them are done. It returns the halves of the
-// other lines, which are to be divided next.
+// divide runs two groups inside each line of open. If both agree with the interpolation, the line
+// is done. It returns the other lines, cut in two, which are to be divided next.
 func (s *sample) divide(open []line) ([]line, error) {
 	probes := func(l line) [2]int { return [2]int{(l.from + l.to) / 2, l.from + (l.to-l.from)*3/11} }
 	var inner []int
@@ -136,13 +138,15 @@ func (s *sample) divide(open []line) ([]line, error) {
 	return left, nil
 }
 
-// off returns how far the count of the group at is from the straight line between the ends of l, relative to the count.
+// off returns how far the work of the group at is from the straight line between the ends of l,
+// relative to that work.
 func (s *sample) off(l line, at int) float64 {
 	return apart(s.known[at], s.known[l.from], s.known[l.to], float64(at-l.from)/float64(l.to-l.from))
 }
 
-// apart returns how far the counts c are from the interpolation between a and b, relative to c; the worst kind of count
-// decides. part is the position between a (0) and b (1).
+// apart returns how far the counts c are from the interpolation between a and b, relative to c. It
+// is the largest deviation of four counts: instructions, sectors, wavefronts and products. part is
+// the position between a (0) and b (1).
 func apart(c, a, b *ptx.Counts, part float64) float64 {
 	worst := 0.0
 	for _, of := range []func(*ptx.Counts) int64{
@@ -155,7 +159,7 @@ func apart(c, a, b *ptx.Counts, part float64) float64 {
 	return worst
 }
 
-// run runs one block of each of the groups, except for groups that have run before.
+// run runs one block of each of the given groups, unless one has already run.
 func (s *sample) run(groups []int) error {
 	var only []uint32
 	for _, g := range groups {
@@ -209,8 +213,8 @@ func (s *sample) counts() ptx.Counts {
 	return twice
 }
 
-// weights returns the work of every block of the launch, in order. The unit is the work of the block that was traced,
-// in group traced; work is counted in instructions.
+// weights returns the work of every block of the launch, in order, counted in instructions. The
+// unit is the work of the block of the group traced, whose trace is replayed.
 func (s *sample) weights(traced int) []float64 {
 	out := make([]float64, 0, s.groups*s.heads*s.repeats)
 	of := float64(s.known[traced].Issued())
@@ -248,8 +252,9 @@ func (s *sample) typical() int {
 	return best
 }
 
-// memory returns how many bytes the launch must read from and write to device memory. For each tensor it is the range
-// of accessed bytes, or the requested bytes if they are fewer.
+// memory returns how many bytes the launch must read from and write to device memory. It sums the
+// ranges of accessed bytes over all tensors. If the blocks requested fewer bytes altogether, it
+// returns these.
 func (s *sample) memory(c *ptx.Counts) int64 {
 	var n int64
 	for _, a := range s.reach {
@@ -258,7 +263,8 @@ func (s *sample) memory(c *ptx.Counts) int64 {
 	return min(n, moved(c))
 }
 
-// moved returns the bytes that the blocks exchange with the L2 cache, if no block reads the same bytes twice.
+// moved returns how many bytes the blocks exchange with the L2 cache. Bytes that a block reads
+// repeatedly count once.
 func moved(c *ptx.Counts) int64 { return 32 * c.Moved() }
 
 // trace returns the instruction trace of one thread block of a group. It runs the block a second time, unless the first

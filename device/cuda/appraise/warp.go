@@ -6,25 +6,26 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// replayed is the state of one warp while a launch is replayed (simulated instruction by instruction).
+// replayed is the state of one warp while a launch is simulated instruction by instruction. steps
+// are the instructions of its trace.
 type replayed struct {
 	place    *place
 	steps    []ptx.Step
-	next     int         // the first step after the window
+	next     int         // index of the first step after the window
 	writers  [][]int32   // for each register, the steps that produce its value
 	done     []float64   // for each step, the time of its result
 	window   []candidate // steps not yet issued, in order
 	closed   bool        // the window ends with a step that later steps may not pass
 	wake     float64     // earliest time of the next issue
 	waits    int32       // the event that it waits for; 0: none
-	copies   groups      // of cp.async
-	bulks    groups      // of bulk copies to global memory
-	reads    groups      // bulk copies, until they have read shared memory
-	products groups      // of wgmma
+	copies   groups      // pending cp.async
+	bulks    groups      // pending bulk copies to global memory
+	reads    groups      // bulk copies that have not yet read all their shared memory
+	products groups      // pending wgmma
 }
 
-// groups tracks asynchronous operations, such as copies, that a warp collects in groups and awaits group by group.
-// Times are in cycles.
+// groups tracks asynchronous operations of a warp that are committed in groups and awaited group by
+// group, such as cp.async. Times are in cycles.
 type groups struct {
 	closed []float64 // time at which each closed group is done
 	open   float64   // time at which the operations of the open group are done
@@ -33,11 +34,12 @@ type groups struct {
 // add adds an operation, which will be done at the time done, to the open group.
 func (g *groups) add(done float64) { g.open = max(g.open, done) }
 
-// close closes the open group, as a commit instruction does; later operations belong to the next group.
+// close closes the open group, as a commit instruction does. Later operations belong to the next
+// group.
 func (g *groups) close() { g.closed, g.open = append(g.closed, g.open), 0 }
 
-// ready returns the time at which the closed groups are done, without the last but groups, which may still be in
-// progress.
+// ready returns the time at which all closed groups are done, except for the last but of them,
+// which may still be in progress.
 func (g *groups) ready(but int) (at float64) {
 	for i := range len(g.closed) - but {
 		at = max(at, g.closed[i])
@@ -45,7 +47,8 @@ func (g *groups) ready(but int) (at float64) {
 	return at
 }
 
-// candidate is one of the next instructions of a warp, which may issue before the instructions ahead of it.
+// candidate is one of the next instructions of a warp. It may issue before the instructions ahead
+// of it, if its operands are ready.
 type candidate struct {
 	step  int32
 	order order
@@ -83,7 +86,8 @@ func (w *replayed) begin(at float64) {
 	}
 }
 
-// fill adds the warp's next instructions to its window, the instructions from which the next one to issue is chosen.
+// fill adds instructions to the warp's window, the next instructions from which one is chosen to
+// issue.
 func (m *machine) fill(w *replayed) {
 	for len(w.window) < ahead && !w.closed && w.next < len(w.steps) {
 		at := int32(w.next)
@@ -100,7 +104,7 @@ func (m *machine) fill(w *replayed) {
 				}
 			}
 		}
-		if m.costs[x.Class].issue == 0 { // not an instruction of the GPU: its result is its input
+		if m.costs[x.Class].issue == 0 { // the GPU has no such instruction: its result is its input
 			for _, r := range x.Writes {
 				w.writers[r] = append(w.writers[r][:0], needs...)
 			}
@@ -115,8 +119,8 @@ func (m *machine) fill(w *replayed) {
 	}
 }
 
-// try issues an instruction of the warp w on the quarter q, if one can issue, and returns true. Otherwise it sets the
-// time at which the warp is tried again.
+// try issues one instruction of the warp w on the quarter q and returns true. If none can issue, it
+// returns false and sets w.wake, the time at which to try again.
 func (m *machine) try(q *part, w *replayed) bool {
 	m.fill(w)
 	if len(w.window) == 0 {
@@ -143,11 +147,12 @@ func (m *machine) try(q *part, w *replayed) bool {
 	return false
 }
 
-// queued is how many cycles of work may wait for the path to memory. An instruction that would add more cannot issue.
+// queued is how many cycles of work may wait in the queue of the path to shared memory and caches.
+// An instruction that would add more cannot issue yet.
 const queued = 16
 
-// ready returns the time at which the instruction c can issue. It is infinite if c depends on an instruction that has
-// not issued.
+// ready returns the time at which the instruction c can issue. It is infinite if c needs the result
+// of an instruction that has not issued.
 func (m *machine) ready(q *part, w *replayed, c *candidate) float64 {
 	x := &m.meanings[w.steps[c.step].At]
 	k := &m.costs[x.Class]
@@ -184,8 +189,8 @@ func (w *replayed) groupsOf(x *ptx.Meaning) *groups {
 	return nil
 }
 
-// execute issues the i-th instruction of the warp's window. It occupies units and the path to memory, and sets the time
-// of the result.
+// execute issues the i-th instruction of the warp's window. It makes units and the path to memory
+// busy, and sets the time at which the result is ready.
 func (m *machine) execute(q *part, w *replayed, i int) {
 	c := w.window[i]
 	s := w.steps[c.step]
@@ -204,7 +209,7 @@ func (m *machine) execute(q *part, w *replayed, i int) {
 	}
 	copy(w.window[i:], w.window[i+1:])
 	last := len(w.window) - 1
-	w.window[last] = candidate{needs: c.needs} // its memory is reused
+	w.window[last] = candidate{needs: c.needs} // the memory of needs is reused
 	w.window = w.window[:last]
 	w.wake = m.now + 1
 	if c.order != fence {
@@ -216,8 +221,9 @@ func (m *machine) execute(q *part, w *replayed, i int) {
 	}
 }
 
-// access accounts for the bytes that the instruction s reads or writes: it occupies the path, the L2 cache and device
-// memory. latency is the time in cycles after which a result arrives.
+// access accounts for the bytes that the instruction s reads or writes. It makes the path to the
+// first-level cache, the L2 cache and device memory busy. latency is how many cycles later a result
+// arrives.
 func (m *machine) access(w *replayed, c *candidate, s ptx.Step, class ptx.Class, latency float64) {
 	wavefronts := int64(s.Wavefronts)
 	cycles := path(wavefronts, int64(s.Sectors), 1)
@@ -243,7 +249,8 @@ func (m *machine) access(w *replayed, c *candidate, s ptx.Step, class ptx.Class,
 	w.done[c.step] = done
 }
 
-// pass executes an instruction that no other may pass, such as a branch, a barrier or a wait.
+// pass executes an instruction that later ones may not overtake, such as a branch, a barrier or a
+// wait.
 func (m *machine) pass(q *part, w *replayed, x *ptx.Meaning, s ptx.Step) {
 	switch x.Class {
 	case ptx.ClassBranch:
@@ -281,7 +288,8 @@ func (m *machine) multiply(q *part, w *replayed, x *ptx.Meaning, s ptx.Step) {
 	m.until, m.taken = q.units[unitTensor], min(float64(s.Wavefronts)/cycles, mostTaken)
 }
 
-// mostTaken is the largest share of the path to shared memory that wgmma takes from other instructions.
+// mostTaken is the largest share of the path to shared memory that a running wgmma takes from other
+// instructions.
 const mostTaken = 0.9
 
 // bulk accounts for the bytes of a bulk copy, which go past the first-level cache.

@@ -2,9 +2,10 @@ package kernels
 
 import "mt/device"
 
-// byAccess is a kernel for each compute dtype, in two forms. Form [0] accesses one element at a time. Form [1] accesses
-// 16 bytes at a time, and needs all addresses and distances to be multiples of 16 bytes. The order of sums may differ
-// between the forms. So whether a tensor is aligned to 16 bytes may change the last bits of a result.
+// byAccess has a kernel for each compute dtype, in two forms. Form [0] accesses one element at a
+// time. Form [1] accesses 16 bytes at a time, and needs all addresses and row lengths to be
+// multiples of 16 bytes. The forms may add in different orders, so the alignment of a tensor may
+// change the last bits of a result.
 type byAccess [2]perType
 
 // forAccess returns the kernels of a module for both types and both forms: name_f32 and name_bf16, and name16_f32 and
@@ -13,7 +14,7 @@ func forAccess(module, name string) byAccess {
 	return byAccess{forTypes(module, name, 0), forTypes(module, name+"16", 0)}
 }
 
-// of returns the kernel for dt. wide: the form that accesses 16 bytes at a time.
+// of returns the kernel for dt. wide selects the form that accesses 16 bytes at a time.
 func (k *byAccess) of(wide bool, dt device.DType) *Kernel {
 	if wide {
 		return &k[1][dt]
@@ -21,8 +22,8 @@ func (k *byAccess) of(wide bool, dt device.DType) *Kernel {
 	return &k[0][dt]
 }
 
-// chunkOf returns how many elements of dt a thread accesses at a time. wide: the kernel accesses 16 bytes at a time;
-// otherwise one element.
+// chunkOf returns how many elements of dt a thread accesses at a time: those that fill 16 bytes if
+// the kernel is wide, else one.
 func chunkOf(wide bool, dt device.DType) int {
 	if wide {
 		return 16 / int(dt.Size())
@@ -51,14 +52,16 @@ func wideBy(dt device.DType, extents ...int) bool {
 	return true
 }
 
-// warps returns a number of threads: n rounded up to whole warps of 32, but at least 32 and at most most.
+// warps returns a size of a thread block: n rounded up to whole warps of 32, but at least 32 and at
+// most most threads.
 func warps(n, most int) int { return min(max(32, (n+31)/32*32), most) }
 
-// line returns a one-dimensional grid of n blocks, or block of n threads.
+// line returns the Dim3 of a one-dimensional grid of n blocks, or of a thread block of n threads.
 func line(n int64) Dim3 { return Dim3{X: uint32(n), Y: 1, Z: 1} }
 
-// columnBlocks returns the grid and the thread block of a launch over a table of rows by columns elements. A thread
-// block has at most threads threads and works on columns of one row. A thread works on at most each columns.
+// columnBlocks returns the grid and the thread block of a launch over a table of rows by columns. A
+// thread block has at most threads threads and works on columns of one row. Each thread works on at
+// most each columns.
 func columnBlocks(rows, columns, each, threads int) (grid, block Dim3) {
 	n := warps((columns+each-1)/each, threads)
 	return Dim3{uint32(rows), uint32(ceilDiv(int64(columns), int64(n*each))), 1}, line(int64(n))

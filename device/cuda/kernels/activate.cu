@@ -1,26 +1,27 @@
-// Activate: y (T, F) = f(x), element by element, all act; everything written is
-// overwritten. activation.cuh has f.
+// Activate: y (T, F) act = f(x), element by element. It overwrites y. activation.cuh has the
+// functions f.
 //
-// Backward, with d = dy: dx = d·f'(x), and y again where it is wanted. dx may be x and y
-// may be dy: a thread reads all that it will write, and nobody else reads it.
+// Backward, given dy: dx = dy·f'(x), and y = f(x) once more if the caller wants it. dx may be the
+// memory of x, and y that of dy: each thread first reads all elements that it writes, and no other
+// thread reads them.
 //
-// The least a call moves is what it moves: forward 2 elements for each of y, 4 bytes in
-// bf16; backward 3 (6 bytes), with y 4 (8 bytes).
+// No call can move fewer bytes than these kernels do: forward 2 elements for each element of y, 4
+// bytes in bf16; backward 3 elements (6 bytes), with y 4 (8 bytes).
 //
-// A block takes columns of one row: blockIdx.x is the row, blockIdx.y the columns.
+// A block works on columns of one row: blockIdx.x is the row, blockIdx.y the columns.
 #include "activation.cuh"
 
 static constexpr int THREADS = 256; // at most
-static constexpr int ELEMS = 16;    // columns a thread takes
+static constexpr int ELEMS = 16;    // columns that a thread computes
 
-// Smooth is x·σ(z) of a function Of.
+// Smooth is f(x) = x·σ(z), where Of computes z (argument) and its derivative (slope).
 template <class Of> struct Smooth {
   DEV float value(float x) {
     float s, rest;
     sigmoids(Of::argument(x), s, rest);
     return x * s;
   }
-  // gradient turns d, given x, into the gradient, and returns the value.
+  // gradient multiplies d, the gradient of f(x), by f'(x), and returns f(x).
   DEV float gradient(float x, float &d) {
     float s, rest;
     sigmoids(Of::argument(x), s, rest);

@@ -7,7 +7,7 @@ func init() {
 	add(ActivateBackward)
 }
 
-// Kernels of each activation; see activate.cu.
+// The kernels of each activation, forward and backward; see activate.cu.
 var (
 	activateOf = [...]byAccess{op.SiLU: forAccess("activate", "activate_silu"), op.GELUTanh: forAccess("activate", "activate_gelu"),
 		op.GELU: forAccess("activate", "activate_erf"), op.ReLU: forAccess("activate", "activate_relu"),

@@ -10,7 +10,7 @@
 #pragma once
 #include "common.cuh"
 
-// Comparisons are such that what is no number stays so.
+// The comparisons are chosen such that a NaN stays a NaN.
 struct ReLU {
   DEV float value(float x) { return __nvvm_fmax_nan_f(x, 0.0f); }
   DEV float gradient(float x, float d) { return x <= 0.0f ? 0.0f : d; }
@@ -21,7 +21,8 @@ struct SiLU {
   DEV float slope(float) { return 1.0f; }
 };
 
-// Where σ(z) is 0 or 1 in fp32 the square may stop to grow: at 100 it is long so.
+// square limits x² to 10⁴ (|x| = 100), so that it does not overflow. σ(z) is 0 or 1 in fp32 long
+// before that, so the limit changes no result.
 struct GELU {
   static constexpr float K = 1.5957691216057308f, CUBE = 0.044715f; // 2·√(2/π)
   DEV float square(float x) { return __builtin_fminf(x * x, 1e4f); }
@@ -29,11 +30,11 @@ struct GELU {
   DEV float slope(float x) { return K * __builtin_fmaf(3.0f * CUBE, square(x), 1.0f); }
 };
 
-// ErfGELU's argument is log Φ(x)/Φ(−x) as x times a polynomial in x², whose coefficients
-// were fitted; see docs/decisions/2026-11-layer-norm.md.
+// ErfGELU's argument of σ is log Φ(x)/Φ(−x), with Φ the normal distribution. It is computed as
+// x·p(x²), with a fitted polynomial p; see docs/decisions/2026-11-layer-norm.md.
 struct ErfGELU {
   DEV float square(float x) { return __builtin_fminf(x * x, 30.0f); }
-  // polynomial gives p and its derivative by Horner's rule.
+  // polynomial computes p(s) and its derivative d by Horner's rule.
   DEV void polynomial(float s, float &p, float &d) {
     constexpr float C[8] = {1.5957716703414917f,     0.07266046106815338f,   -5.9747755585704e-05f, -0.00011280125909252092f,
                             8.350795724254567e-06f, -3.0449308496827143e-07f, 5.2709117071003675e-09f, -2.779469363001219e-11f};

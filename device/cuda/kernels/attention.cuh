@@ -1,14 +1,13 @@
-// What all attention kernels share: the shape, the search for a block's tile in a
-// ragged batch, which keys a query sees, and how tiles of bf16 are read and
-// written.
+// The parts that all attention kernels share: the shape, the search for a block's tile in a ragged
+// batch, which keys a query sees, and how tiles of bf16 are read and written.
 //
-// Query r of a sequence of nq queries and nk keys stands at place r + nk − nq and
-// sees keys place−Window+1 … place (Window 0: from key 0). "Tile" is a run of
-// consecutive queries or keys of one sequence that a block works on.
+// Query r of a sequence with nq queries and nk keys stands at position r + nk − nq among the keys,
+// called its place. It sees the keys place−Window+1 … place (Window 0: from key 0). A tile is a run
+// of consecutive queries or keys of one sequence that a block works on.
 //
-// A file that defines SOFTCAP before it includes this makes the kernels attention_cap_…,
-// where a score x = scale·q·k counts as cap·tanh(x/cap) (arXiv:2408.00118) and the
-// gradient of x has the slope 1 − tanh² as a factor.
+// A file that defines SOFTCAP before it includes this one makes the kernels attention_cap_…. In
+// these a score x = scale·q·k counts as cap·tanh(x/cap) (arXiv:2408.00118), and the gradient of x
+// is multiplied by the slope 1 − tanh².
 #pragma once
 
 #include "mma.cuh"
@@ -16,16 +15,17 @@
 struct Shape {
   const int *cu_q, *cu_k;
   int seqs, heads, kv_heads, dim, window;
-  int first_head, some_heads; // of the launch: those of queries, or of keys where a block has a tile of keys
+  int first_head, some_heads; // the heads of the launch: query heads, or key heads if a block has a tile of keys
   i64 tq, q_stride, k_stride; // in elements
   float scale;                // > 0
   int vector;                 // bit 0: inputs can be read, bit 1: outputs written in 16 bytes
   float cap, ratio;           // ratio: scale / cap
-  METHOD float unit() const;  // what a score in registers is multiplied by: cap, or scale
+  METHOD float unit() const;  // the factor of a score in registers: cap, or scale
 };
 
-// The parameters of every kernel after its tensors, the Shape that is made of them, and the name of
-// a kernel.
+// SHAPE_PARAMS are the parameters of every kernel after its tensors, SHAPE is the Shape made of
+// them, and ATTENTION(NAME) is the name of a kernel. They depend on whether the file defines
+// SOFTCAP.
 #define SHAPE_OF_ALL                                                                                                        \
   const int *cu_q, const int *cu_k, int seqs, int heads, int kv_heads, int dim, int window, int first_head, int some_heads, \
       i64 tq, i64 q_stride, i64 k_stride, float scale, int vector
@@ -44,29 +44,29 @@ static constexpr float cap = 0.0f, ratio = 0.0f;
 
 METHOD float Shape::unit() const { return CAPPED ? cap : scale; }
 
-// capped is the tanh of a score, computed from the product of a query and a key.
-// slope becomes its slope with respect to the score.
+// capped returns tanh(score/cap), computed from the product of a query and a key. slope becomes 1 −
+// tanh², the derivative of the capped score by the score.
 DEV float capped(float product, float &slope, const Shape &a) {
   float t = tanh_f(product * a.ratio);
   slope = __builtin_fmaf(-t, t, 1.0f);
   return t;
 }
 
-// Place is where a block works: a tile of a sequence and a head.
+// Place says what a block works on: a tile of one sequence and one head.
 struct Place {
-  i64 q0, k0;     // the sequence's first query and key among all
-  int nq, nk;     // how many it has
+  i64 q0, k0;     // the sequence's first query and key, counted over all sequences
+  int nq, nk;     // the sequence's number of queries and keys
   int first;      // the tile's first query or key in the sequence
   int head, sequence;
-  METHOD int shift() const { return nk - nq; } // from a query to its place
+  METHOD int shift() const { return nk - nq; } // place of a query − its number in the sequence
 };
 
-// find_place distributes the blocks. Heads vary fastest. The tiles of sequence i,
-// whose length cu_q or cu_k gives, begin at number cu[i]/TILE + i, which leaves at
-// least as many numbers as the sequence has tiles. A grid of some_heads · (T/TILE +
-// seqs) blocks therefore covers all tiles. The result is false for a number that
-// has no tile. from_end numbers tiles from the last on, so that the long rows of
-// causal attention start first. block is the number, where it is not the block's own.
+// find_place finds the tile and the head for a block, by the block's number. Heads vary fastest.
+// The tiles of sequence i, whose queries or keys begin at cu[i], have numbers from cu[i]/TILE + i
+// on, which leaves room for all of them. A grid of some_heads · (T/TILE + seqs) blocks therefore
+// covers all tiles. It returns false for a number that has no tile. from_end numbers tiles from the
+// last on, so that the long rows of causal attention start first. block is the number to use in
+// place of the block's own.
 template <int TILE> DEV bool find_place(Place &p, const Shape &s, const int *cu, bool from_end, int block = blockIdx_x) {
   int tile = block / s.some_heads;
   p.head = s.first_head + block % s.some_heads;
@@ -86,64 +86,65 @@ template <int TILE> DEV bool find_place(Place &p, const Shape &s, const int *cu,
   return p.first < cu[low + 1] - cu[low];
 }
 
-// The keys that queries first … first+count−1 of a sequence see: low … high−1, none
-// where high <= low.
+// keys_seen returns the keys that queries first … first+count−1 of a sequence see: low … high−1, or
+// none if high <= low.
 struct Range { int low, high; };
 DEV Range keys_seen(const Place &p, int first, int count, int window) {
   int last = min_i(first + count, p.nq) - 1 + p.shift();
   int low = window > 0 ? first + p.shift() - window + 1 : 0;
   return Range{max_i(0, low), last + 1};
 }
-// The queries that see any of the keys first … first+count−1.
+// queries_seeing returns the queries that see any of the keys first … first+count−1.
 DEV Range queries_seeing(const Place &p, int first, int count, int window) {
   int low = max_i(0, first - p.shift()), high = p.nq;
   if (window > 0) high = (int)min_i((i64)high, (i64)first + count - 1 + window - p.shift());
   return Range{low, high};
 }
 
-// crosses says whether any query at a place from low_place to high_place fails
-// to see any key from low_key to high_key.
+// crosses says whether, among the queries at places low_place … high_place and the keys low_key …
+// high_key, any query does not see any key. Then scores must be masked.
 DEV bool crosses(int low_place, int high_place, int low_key, int high_key, int window) {
   return high_key > low_place || (window > 0 && low_key <= high_place - window);
 }
-// blind says whether all of these queries fail to see all of these keys.
+// blind says whether no query at places low_place … high_place sees any of the keys low_key …
+// high_key. Then the pair of tiles can be skipped.
 DEV bool blind(int low_place, int high_place, int low_key, int high_key, int window) {
   return high_place < low_key || (window > 0 && high_key <= low_place - window);
 }
 DEV bool sees(int place, int key, int window) { return key <= place && (window == 0 || key > place - window); }
 
-// Seen answers the same question for many keys with one unsigned comparison each. A
-// key at distance d = place − key is seen where 0 <= d < window; window 0 is no
-// limit.
+// Seen decides with one unsigned comparison whether a query sees a key. A key at distance d = place
+// − key is seen if 0 <= d < limit, where limit is the window; window 0 is no limit.
 struct Seen {
   u32 limit;
   METHOD bool at(int distance) const { return (u32)distance < limit; }
 };
 DEV Seen seen_within(int window) { return Seen{window > 0 ? (u32)window : 0x80000000u}; }
 
-// keep_here makes the compiler forget what it knows of x. What is computed from x
-// in a loop is then computed inside the loop, and takes no register outside of it.
+// keep_here makes the compiler treat x as unknown from here on. Values derived from x in a loop are
+// then computed inside the loop, and take no registers outside of it.
 DEV void keep_here(i64 &x) { asm volatile("" : "+l"(x)); }
 DEV void keep_here(const bf16 *&x) { asm volatile("" : "+l"(x)); }
 
-// thread_now reads the thread's number anew, for the same reason.
+// thread_now reads the thread's number anew, so that the compiler does not keep it in a register.
 DEV int thread_now() {
   int thread;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
   return thread;
 }
 
-// load_tile starts to fetch ROWS rows of dim columns; what lies beyond rows or dim
-// becomes zeros. The tile is there after commit, wait and a barrier.
+// load_tile starts to copy ROWS rows of dim columns to shared memory, asynchronously (cp.async).
+// Rows and columns beyond rows and dim become zeros. The tile is complete after a commit, a wait
+// and a barrier.
 template <int ROWS, int D, int THREADS>
 DEV void load_tile(u32 tile, const bf16 *src, i64 stride, int rows, int dim, bool vector) {
-  constexpr int CHUNKS = D / 8, ACROSS = CHUNKS == 12 ? 16 : CHUNKS, STEP = THREADS / ACROSS; // STEP rows at a time
+  constexpr int CHUNKS = D / 8, ACROSS = CHUNKS == 12 ? 16 : CHUNKS, STEP = THREADS / ACROSS; // a pass copies STEP rows
   static_assert(ROWS % STEP == 0);
   if (vector) {
     int thread = thread_now(), row = thread / ACROSS, chunk = thread % ACROSS;
     if (ACROSS != CHUNKS && chunk >= CHUNKS) return;
     const bf16 *from = src + row * stride + chunk * 8;
-    if (rows >= ROWS && dim == D) { // all there: half the instructions
+    if (rows >= ROWS && dim == D) { // no row or column is missing: half the instructions
 #pragma unroll
       for (int i = 0; i < ROWS; i += STEP, from += STEP * stride) {
         keep_here(from);
@@ -160,7 +161,7 @@ DEV void load_tile(u32 tile, const bf16 *src, i64 stride, int rows, int dim, boo
     return;
   }
 #pragma clang loop unroll(disable)
-  for (int at = thread_now(); at < ROWS * D / 2; at += THREADS) { // two columns at a time: few registers
+  for (int at = thread_now(); at < ROWS * D / 2; at += THREADS) { // two columns at a time need few registers
     int row = at / (D / 2), column = at % (D / 2) * 2;
     const bf16 *from = src + row * stride + column;
     u32 pair = 0;
@@ -170,7 +171,8 @@ DEV void load_tile(u32 tile, const bf16 *src, i64 stride, int rows, int dim, boo
   }
 }
 
-// load_floats starts to fetch COUNT floats; those from n on become zeros.
+// load_floats starts to copy COUNT floats to shared memory (cp.async). Those from number n on
+// become zeros.
 template <int COUNT> DEV void load_floats(u32 dst, const float *src, int n) {
   if (threadIdx_x < COUNT) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(dst + threadIdx_x * 4),
@@ -182,9 +184,9 @@ DEV void load_shared(float (&d)[2], u32 address) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(d[0]), "=f"(d[1]) : "r"(address));
 }
 
-// store_tile rounds this warp's 16 rows of D fp32 sums and writes them, by way of
-// the 16 rows of shared memory at tile that belong to this warp alone. dst is the
-// first row; rows and columns say how many of each exist.
+// store_tile rounds this warp's 16 rows of D fp32 sums to bf16 and writes them to dst. They pass
+// through the 16 rows of shared memory at tile, which belong to this warp alone. rows and columns
+// say how many of each exist in dst.
 template <int D>
 DEV void store_tile(bf16 *dst, i64 stride, const float (&c)[D / 8][4], const float (&factor)[2], u32 tile, int rows, int columns,
                     bool vector) {

@@ -31,11 +31,11 @@ func headDimError(dim int) error {
 	return fmt.Errorf("heads of %d elements: the kernels take at most %d", dim, MaxHeadDim)
 }
 
-// attentionKernels are the kernels for heads of up to dim elements. Their tiles (queries or keys of a thread block) and
-// threads must match the CUDA C files.
+// attentionKernels are the kernels for heads of up to dim elements. Tile sizes (queries or keys of
+// a thread block) and thread counts here must match the CUDA C files.
 type attentionKernels struct {
 	dim               int
-	forward, keys, qs attentionKernel // qs: the gradient of queries
+	forward, keys, qs attentionKernel // keys: gradients of keys and values; qs: gradient of queries
 }
 
 type attentionKernel struct {
@@ -44,9 +44,10 @@ type attentionKernel struct {
 	threads uint32
 }
 
-// attentionBF16 returns the bf16 kernels for heads of up to dim elements; name is attention or attention_cap. The other
-// arguments are sizes of tiles and of shared memory. The forward's shared memory holds the queries and two buffers of K
-// or V. parts says into how many parts a tile of keys is cut.
+// attentionBF16 describes the bf16 kernels for heads of up to dim elements. name is attention, or
+// attention_cap with a softcap. The other arguments are sizes of tiles in rows, and of shared
+// memory in bytes. The forward's shared memory holds the queries and two buffers of K or V. It
+// copies a tile of keys in parts parts.
 func attentionBF16(name string, dim, queries, keys, parts, dkdvKeys, dkdvShared, dqQueries, dqThreads, dqShared int) attentionKernels {
 	module := fmt.Sprintf("%s_%d", name, dim)
 	kernel := func(op string, tile, threads, shared int) attentionKernel {
@@ -120,14 +121,15 @@ func attentionPick(s op.AttentionShape, dt device.DType) *attentionKernels {
 	panic(fmt.Sprintf("kernels: attention heads of %d elements, at most %d", s.Dim, MaxHeadDim))
 }
 
-// Bits of the last parameter of the attention kernels.
+// Bits of the last parameter of the attention kernels, called vector in CUDA C.
 const (
 	attentionReads  = 1 << iota // inputs may be read 16 bytes at a time
 	attentionWrites             // outputs may be written 16 bytes at a time
 )
 
-// chunked reports whether the tensors can be accessed 16 bytes at a time. For that, heads of dim bf16 elements,
-// distances between rows and addresses must all be multiples of 16 bytes. strides holds the distances in elements.
+// chunked reports whether the tensors can be accessed 16 bytes at a time. For that, heads of dim
+// bf16 elements, strides (distances between rows, in elements) and addresses must all be multiples
+// of 16 bytes.
 func chunked(dim int, strides []int, tensors ...device.Tensor) bool {
 	ok := dim%8 == 0
 	for _, s := range strides {
@@ -149,10 +151,10 @@ func attentionFlags(reads, writes bool) (flags int) {
 	return flags
 }
 
-// launchAttention enqueues the kernel k for total queries or keys and all heads. If one launch would exceed the
-// launcher's MostWork, it splits the heads over several launches. products is the number of matrix products of each
-// head. first appends the parameters that come before the shape's. No bit depends on the split, because no thread block
-// has more than one head.
+// launchAttention enqueues the kernel k for all heads; total is the number of queries or keys that
+// it tiles. If one launch would exceed the launcher's MostWork, it splits the heads over several
+// launches. A head needs products matrix products. The function first appends the parameters before
+// the shape's. The split changes no bit, because no thread block works on more than one head.
 func launchAttention(l Launcher, k *attentionKernel, total, heads, products int, first func(p *Params) *Params, s op.AttentionShape, dt device.DType, qStride, kStride, flags int) {
 	some := headsAtOnce(l.MostWork(dt), heads, products, s)
 	for from := 0; from < heads; from += some {
@@ -160,8 +162,9 @@ func launchAttention(l Launcher, k *attentionKernel, total, heads, products int,
 	}
 }
 
-// headsAtOnce returns how many heads a launch may have so that its FLOPs stay below most; most 0: all heads. A product
-// is counted as 2·queries·keys·Dim, an upper bound: how many keys each query attends to is not known here.
+// headsAtOnce returns how many heads one launch may have with at most most FLOPs; most 0: all
+// heads. A matrix product counts as 2·queries·keys·Dim FLOPs. That is an upper bound: how many keys
+// each query sees is not known on the host.
 func headsAtOnce(most float64, heads, products int, s op.AttentionShape) int {
 	seen := s.MaxK
 	if s.Window > 0 {
@@ -189,7 +192,8 @@ func launchHeads(l Launcher, k *attentionKernel, total, from, some int, params *
 	l.Launch(&k.Kernel, Dim3{uint32(blocks), 1, 1}, Dim3{k.threads, 1, 1}, k.Shared, params)
 }
 
-// Attention overwrites O and LSE; see op.Attention. Scale is above 0, Dim at most MaxHeadDim.
+// Attention launches op.Attention. It overwrites O and LSE. Scale must be above 0, and Dim at most
+// MaxHeadDim.
 func Attention(l Launcher, a *op.Attention) {
 	if a.TQ == 0 || a.Seqs == 0 {
 		return
@@ -203,8 +207,8 @@ func Attention(l Launcher, a *op.Attention) {
 	launchAttention(l, &k.forward, a.TQ, a.Heads, 2, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, flags)
 }
 
-// AttentionBackward overwrites DQ, DK, DV, Delta and Sums; see op.AttentionBackward. Its limits are those of
-// Attention.
+// AttentionBackward launches op.AttentionBackward. It overwrites DQ, DK, DV, Delta and Sums. Scale
+// must be above 0, and Dim at most MaxHeadDim.
 func AttentionBackward(l Launcher, a *op.AttentionBackward) {
 	if a.Seqs == 0 {
 		return

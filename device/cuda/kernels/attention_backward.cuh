@@ -1,20 +1,18 @@
-// Attention, backward, bf16: DQ, DK, DV overwritten, from Q, K, V, O, LSE and DO.
+// Attention, backward, bf16: overwrites DQ, DK and DV, from Q, K, V, O, LSE and DO.
 //
-// With P = exp(scale·QKᵀ − LSE), dP = DO·Vᵀ, Delta = rowsum(DO ∘ O) and
-// dS = P ∘ (dP − Delta):
+// With P = exp(scale·QKᵀ − LSE), dP = DO·Vᵀ, Delta = rowsum(DO ∘ O) and dS = P ∘ (dP − Delta):
 //
 //	DV = Pᵀ·DO    DK = scale·dSᵀ·Q    DQ = scale·dS·K
 //
-// (arXiv:2205.14135, appendix B.4). Three kernels, no atomics and no memory but
-// Delta: Delta (attention_delta.cu); DK and DV by tiles of keys, each going over
-// the group's query heads and their queries in a fixed order; DQ by tiles of
-// queries. That is seven products; with memory for sums attention_gradients.cuh
-// does with five.
+// (arXiv:2205.14135, appendix B.4). Three kernels, without atomics and without memory other than
+// Delta: the first computes Delta (attention_delta.cu). The second (dkdv) computes DK and DV by
+// tiles of keys. Each tile goes over the query heads of its group and their queries in a fixed
+// order. The third (dq) computes DQ by tiles of queries. That is seven matrix products; if the
+// caller gives memory for sums, attention_gradients.cuh does with five.
 //
-// In the latter two kernels a warp owns 16 rows of the result. It computes P and dS
-// with these as their rows. What comes out of one product is then, once rounded,
-// the A operand of the next product and never leaves registers. A warp leaves out
-// the parts of a stage in which no query sees one of its keys.
+// In dkdv and dq a warp owns 16 rows of the result. It computes P and dS with these as their rows.
+// The result of one product, once rounded, is then the A operand of the next and never leaves
+// registers. A warp skips the parts of a tile in which no query sees one of its keys.
 #pragma once
 
 #include "attention.cuh"
@@ -47,8 +45,8 @@ DEV void product(float (&s)[N / 8][4], const u32 (&kept)[F][4], u32 a_lane, u32 
   }
 }
 
-// limit replaces products by their tanh and keeps the slopes; times multiplies by
-// those slopes.
+// limit replaces products of queries and keys by the tanh of their scores (softcap) and keeps the
+// slopes. times multiplies gradients by those slopes.
 template <int F> DEV void limit(float (&p)[F][4], float (&slope)[F][4], const Shape &a) {
 #pragma unroll
   for (int n = 0; n < F; n++)
@@ -62,7 +60,7 @@ template <int F> DEV void times(float (&p)[F][4], const float (&slope)[F][4]) {
     for (int e = 0; e < 4; e++) p[n][e] *= slope[n][e];
 }
 
-// pack rounds 16 rows of N sums into A operands.
+// pack rounds 16 rows of N fp32 sums to bf16, in the layout of an A operand of mma.
 template <int N> DEV void pack(u32 (&p)[N / 16][4], const float (&s)[N / 8][4]) {
 #pragma unroll
   for (int n = 0; n < N / 8; n++)
@@ -70,8 +68,8 @@ template <int N> DEV void pack(u32 (&p)[N / 16][4], const float (&s)[N / 8][4]) 
     for (int half = 0; half < 2; half++) p[n / 2][n % 2 * 2 + half] = pack_bf16(s[n][2 * half], s[n][2 * half + 1]);
 }
 
-// add_product is c += P·B. It takes N rows of B and W of its columns, from column
-// on, in a tile that is D wide. B begins OFFSET bytes after the lane's address.
+// add_product is c += P·B, with N rows of B and W of its columns, from the given column on. B is in
+// a tile D wide that begins OFFSET bytes after lane, the lane's address.
 template <int D, int N, int W, int OFFSET> DEV void add_product(float (&c)[W / 8][4], const u32 (&p)[N / 16][4], u32 lane, int column) {
   using Tile = SharedTile<D>;
 #pragma unroll
@@ -95,28 +93,30 @@ DEV u32x4 load_shared_4(u32 from) {
   return d;
 }
 
-// KeyGradients has each block compute the gradients of KW·16 keys of one key head,
-// with KW·HALVES warps. HALVES warps share 16 keys, and each of them adds up its
-// part of the columns. With KEEP, K stays in registers. There are STAGES buffers
-// for BM queries each: Q, DO, LSE, Delta.
+// KeyGradients computes in each block DK and DV of KW·16 keys of one key head, with KW·HALVES
+// warps. HALVES warps share 16 keys, and each of them computes its part of the columns. With KEEP,
+// K stays in registers. There are STAGES buffers, each for a tile of BM queries: Q, DO, LSE, Delta.
 template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGradients {
   static constexpr int THREADS = KW * HALVES * 32, BN = KW * 16, W = D / HALVES;
-  static constexpr int SUB = CAPPED && KEEP ? 16 : 32; // slopes take registers
+  static constexpr int SUB = CAPPED && KEEP ? 16 : 32; // fewer queries at a time, since slopes take registers
   using Tile = SharedTile<D>;
   static constexpr int K_AT = BN * Tile::PITCH, STAGE_AT = KEEP ? K_AT : 2 * K_AT;
   static constexpr int DO_AT = BM * Tile::PITCH, LSE_AT = 2 * DO_AT, DELTA_AT = LSE_AT + BM * 4, STAGE = DELTA_AT + BM * 4;
   static constexpr int NOTES_AT = STAGE_AT + STAGES * STAGE; // 32 bytes
-  static_assert(!KEEP || (STAGES == 2 && 2 * BM >= BN)); // K is staged in the second stage
+  static_assert(!KEEP || (STAGES == 2 && 2 * BM >= BN)); // K passes through the second buffer
   static constexpr int KEPT = KEEP ? D / 16 : 1;
 
   float dk[W / 8][4], dv[W / 8][4];
   u32 kept[KEPT][4];
 
-  // fetch starts to fetch a tile. Notes, kept in shared memory since registers are all
-  // taken: the sequence's first query, how many it has, the first that sees a key,
-  // tiles from there on; the first head, the first tile's gap: from the block's first
-  // key to the place of the tile's first query, tiles of all heads, keys from the
-  // block's first on. Tiles go over the queries of head after head.
+  // fetch starts to copy a tile of queries to its buffer. Tiles are numbered over the queries of
+  // one head, then of the next. The numbers that all threads need, called notes, are in shared
+  // memory, because no registers are left:
+  //
+  //  - notes 0 to 3: the sequence's first query, its number of queries, the first query that sees a key of the block, and the number of tiles from there on
+  //  - notes 4 to 7: the first head, the first tile's gap, the number of tiles of all heads, and the number of keys from the block's first on
+  //
+  // The gap is the distance from the block's first key to the place of the tile's first query.
   DEV void fetch(u32 shared, u32 tile, const bf16 *q, const bf16 *dout, const float *lse, const float *delta, const Shape &a) {
     u32x4 notes = load_shared_4(shared + NOTES_AT);
     i64 head = load_shared_4(shared + NOTES_AT + 16)[0] + tile / notes[3];
@@ -131,15 +131,16 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
     copy_async_commit();
   }
 
-  // gap is from the block's first key to the place of row i of a tile.
+  // gap returns the distance from the block's first key to the place of the query in row i of a
+  // tile.
   DEV int gap(u32 shared, u32 tile, int i) {
     return (int)load_shared_4(shared + NOTES_AT + 16)[1] + (int)(tile % load_shared_4(shared + NOTES_AT)[3]) * BM + i;
   }
 
-  // add takes in SUB queries of a tile, from its row i on.
+  // add adds to dk and dv the terms of SUB queries of a tile, from its row i on.
   METHOD void add(u32 shared, u32 tile, int i, const Shape &a) {
     int from = gap(shared, tile, i), key = (thread_now() >> 5) % KW * 16;
-    int keys = (int)load_shared_4(shared + NOTES_AT + 16)[3]; // the place behind the last query's is there too
+    int keys = (int)load_shared_4(shared + NOTES_AT + 16)[3]; // keys also equals the place after the last query's
     if (key >= keys || from >= keys || blind(from, from + SUB - 1, key, key + 15, a.window)) return; // the same for all of the warp
     u32 stage = shared + STAGE_AT + tile % STAGES * STAGE, q = stage + i * Tile::PITCH, floats = stage + LSE_AT + i * 4;
     int thread = thread_now(), lane = thread & 31, warp = thread >> 5, own = warp % KW * 16, half = warp / KW * W;
@@ -199,7 +200,7 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
       store_shared(shared + NOTES_AT, u32x4{(u32)w.q0, (u32)w.nq, (u32)see.low, (u32)tiles});
       store_shared(shared + NOTES_AT + 16, u32x4{(u32)(w.head * group), (u32)(see.low + w.shift() - w.first), (u32)(tiles * group), (u32)(w.nk - w.first)});
     }
-    sync_threads(); // the notes are there
+    sync_threads(); // the notes are written
     if (STAGES == 2 && tiles > 0) fetch(shared, 0, q, dout, lse, delta, a);
     else copy_async_commit();
     if (KEEP) {
@@ -221,8 +222,8 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
       for (int i = 0; i < BM; i += SUB) add(shared, tile, i, a);
     }
     copy_async_wait<0>();
-    sync_threads(); // every warp stores through a part of V's tile
-    find_place<BN>(w, a, a.cu_k, false); // anew: kept, it would cost registers
+    sync_threads(); // V's tile is free: every warp stores its results through a part of it
+    find_place<BN>(w, a, a.cu_k, false); // found again, because keeping it would cost registers
     int warp = threadIdx_x >> 5, first = w.first + warp % KW * 16, half = warp / KW * W;
     u32 part = shared + warp * 16 * W * 2;
     i64 to = (w.k0 + first) * out_stride + (i64)w.head * a.dim + half;
@@ -231,21 +232,20 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
   }
 };
 
-// QueryGradients has each block compute the gradients of WARPS·16 queries of one
-// head. It goes over the keys in STAGES buffers of BN keys each: K, V. With KEEP, Q
-// and DO stay in registers.
+// QueryGradients computes in each block DQ of WARPS·16 queries of one head. It goes over the keys
+// in STAGES buffers of BN keys each: K, V. With KEEP, Q and DO stay in registers.
 template <int D, int WARPS, int BN, int STAGES, bool KEEP> struct QueryGradients {
   static constexpr int THREADS = WARPS * 32, BM = WARPS * 16, SUB = 32;
   using Tile = SharedTile<D>;
   static constexpr int DO_AT = BM * Tile::PITCH, STAGE_AT = KEEP ? 0 : 2 * DO_AT, V_AT = BN * Tile::PITCH, STAGE = 2 * V_AT;
-  static_assert(!KEEP || STAGES * STAGE >= 2 * DO_AT); // Q and DO are staged there
+  static_assert(!KEEP || STAGES * STAGE >= 2 * DO_AT); // Q and DO pass through the buffers
   static constexpr int KEPT = KEEP ? D / 16 : 1;
 
   float dq[D / 8][4];
   u32 kept_q[KEPT][4], kept_do[KEPT][4];
 
-  // add takes in SUB keys from where k says on; gap is from the first of them to
-  // the place of the block's first query.
+  // add adds to dq the terms of SUB keys, which lie at k in shared memory. gap is the distance from
+  // the first of them to the place of the block's first query.
   METHOD void add(u32 shared, u32 k, const float (&lse)[2], const float (&delta)[2], int gap, const Shape &a) {
     int thread = thread_now(), lane = thread & 31, own = (thread >> 5) * 16;
     if (blind(gap + own, gap + own + 15, 0, SUB - 1, a.window)) return; // the same for all of the warp
@@ -338,7 +338,7 @@ template <int D, int WARPS, int BN, int STAGES, bool KEEP> struct QueryGradients
       if (STAGES == 2) stage = 2 * shared + 2 * STAGE_AT + STAGE - stage;
     }
     copy_async_wait<0>();
-    sync_threads(); // every warp stores through a part of shared memory
+    sync_threads(); // the tiles are free: every warp stores its results through a part of them
     store_tile<D>(dq_out + (w.q0 + first) * out_stride + (i64)w.head * a.dim, out_stride, dq, {a.scale, a.scale},
                   shared + (threadIdx_x >> 5) * 16 * Tile::PITCH, min_i(16, w.nq - first), a.dim, a.vector & 2);
   }

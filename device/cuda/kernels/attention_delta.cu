@@ -1,8 +1,8 @@
-// The first step of attention's backward: delta (Heads, TQ) f32 = Σ_c O·DO over
-// the columns of a head; O, DO (TQ, Heads, Dim) act. Overwrites delta.
+// The first step of attention's backward: delta (Heads, TQ) f32 = the sum of O·DO over the columns
+// of a head. O and DO are (TQ, Heads, Dim) act. It overwrites delta.
 #include "common.cuh"
 
-static constexpr int THREADS = 256, LANES = 16; // lanes of a row of one head
+static constexpr int THREADS = 256, LANES = 16; // lanes that share a row of one head
 
 DEV float dot_8(const bf16 *x, const bf16 *y) {
   u32x4 a = *(const u32x4 *)x, b = *(const u32x4 *)y;
@@ -22,7 +22,7 @@ DEV float dot_8(const float *x, const float *y) {
 }
 
 template <class Act> DEV void delta(float *out, const Act *o, const Act *dout, i64 tq, int heads, int dim, int vector) {
-  i64 row = (i64)blockIdx_x * (THREADS / LANES) + threadIdx_x / LANES; // token · heads + head
+  i64 row = (i64)blockIdx_x * (THREADS / LANES) + threadIdx_x / LANES; // the row's number: token · heads + head
   int lane = threadIdx_x % LANES;
   bool real = row < tq * heads;
   float sum = 0.0f;

@@ -2,5 +2,6 @@ package kernels
 
 import "mt/device/op"
 
-// Summed reports whether the kernels with sums compute a, on GPUs without kernels of their own.
+// Summed reports whether, on GPUs without kernels for sm_90a, the backward a runs on the kernel
+// that computes all gradients with memory for sums.
 func Summed(a *op.AttentionBackward) bool { return gradientsTake(a) != nil }

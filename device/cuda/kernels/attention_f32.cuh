@@ -1,9 +1,9 @@
-// Attention in fp32, forward and backward: the formulas of attention_forward.cuh
-// and attention_backward.cuh with fp32 multiply-adds, no tensor cores.
+// Attention in fp32, forward and backward: the formulas of attention_forward.cuh and
+// attention_backward.cuh with fp32 multiply-adds, without tensor cores.
 //
-// A block of 256 threads has tiles of 64 rows against 64: thread (y, x) = (t / 16,
-// t % 16) holds rows y + 16i and columns x + 16j. Operands pass through shared
-// memory 32 columns at a time; C of these hold a head.
+// A block of 256 threads multiplies 64 rows by 64 columns at a time. Thread t, with y = t / 16 and
+// x = t % 16, has the results at rows y + 16i and columns x + 16j, for i, j from 0 to 3. Operands
+// pass through shared memory WIDE = 32 columns at a time; C of these are as wide as a head.
 #pragma once
 
 #include "attention.cuh"
@@ -11,14 +11,16 @@
 static constexpr int THREADS = 256, TILE = 64, WIDE = 32;
 static constexpr int PITCH = WIDE + 1, SQUARE = TILE + 1; // odd: columns of rows lie in different banks
 
-// The layout of shared memory, in floats: two operands, then one square or two.
+// The layout of shared memory, in floats: the two operands of a product, then one or two squares of
+// 64 by 64 results.
 static constexpr int LEFT = 0, RIGHT = TILE * PITCH, FIRST = 2 * TILE * PITCH, SECOND = FIRST + TILE * SQUARE;
 
-// Rows is what an operand is read from.
+// Rows is an operand in global memory: rows rows that are stride elements apart. Further rows count
+// as zeros.
 struct Rows {
   const float *at;
   i64 stride;
-  int rows; // zeros beyond
+  int rows; // further rows count as zeros
 };
 
 DEV void load(float *to, const Rows &from, int column, int dim) {
@@ -60,7 +62,8 @@ DEV void dots(float (&s)[4][4], const Rows &a, const Rows &b, int dim, float *sp
   }
 }
 
-// put writes this thread's part of a square; it is seen after a barrier.
+// put writes this thread's 4 by 4 results to a square of 64 by 64 in shared memory. Other threads
+// see them after a barrier.
 DEV void put(float *square, const float (&s)[4][4]) {
   int thread = thread_now(), x = thread % 16, y = thread / 16;
 #pragma unroll
@@ -69,7 +72,8 @@ DEV void put(float *square, const float (&s)[4][4]) {
     for (int j = 0; j < 4; j++) square[(y + 16 * i) * SQUARE + x + 16 * j] = s[i][j];
 }
 
-// Sums are 64 rows of C·32 columns: rows y + 16i, columns 32c + x + 16j.
+// Sums has this thread's part of 64 rows by C·32 columns of sums: rows y + 16i, columns 32c + x +
+// 16j, with y = thread / 16 and x = thread % 16.
 template <int C> struct Sums {
   float v[C][4][2];
 
@@ -80,7 +84,7 @@ template <int C> struct Sums {
       for (int i = 0; i < 4; i++) v[c][i][0] = v[c][i][1] = 0.0f;
   }
 
-  // add is v += P·B; P is a square in shared memory.
+  // add adds P·B to v, where P is a square of 64 by 64 in shared memory.
   METHOD void add(const float *square, const Rows &b, int dim, float *space) {
     int thread = thread_now(), x = thread % 16, y = thread / 16;
 #pragma unroll
@@ -169,7 +173,8 @@ template <int C> DEV void forward(float *o, float *lse, const float *q, const fl
   sums.write(o + (w.q0 + w.first) * stride + (i64)w.head * a.dim, stride, w.nq - w.first, a.dim, inverse);
 }
 
-// gradient turns a score and dP into P and dS; it returns P.
+// gradient returns P, the probability of a score s. It turns ds from dP into dS, the gradient of
+// the score.
 DEV float gradient(float &ds, float s, bool seen, float lse, float delta, const Shape &a) {
   float slope;
   if constexpr (CAPPED) s = capped(s, slope, a);

@@ -1,20 +1,15 @@
-// Attention, forward, bf16: O (TQ, Heads·Dim) = softmax(scale·QKᵀ)V and LSE
-// (Heads, TQ), both overwritten; a query that sees no key gets O = 0 and LSE = −∞.
+// Attention, forward, bf16: O (TQ, Heads·Dim) = softmax(scale·QKᵀ)V and LSE (Heads, TQ), both
+// overwritten. A query that sees no key gets O = 0 and LSE = −∞.
 //
-// Flash attention (arXiv:2205.14135, 2307.08691): a block takes BM = 16·MT·WARPS
-// queries of a head and goes over the keys in tiles of BN from the last to the
-// first, so that the diagonal comes first. A warp owns 16·MT queries: their
-// maxima, sums and outputs stay in its registers, and P, rounded, is the A operand
-// of P·V as it lies.
+// Flash attention (arXiv:2205.14135, 2307.08691): a block has BM = 16·MT·WARPS queries of a head
+// and goes over the keys in tiles of BN. It starts with the last tile, which the causal mask
+// crosses. A warp owns 16·MT queries: their maxima, sums and outputs stay in its registers. The
+// probabilities P, once rounded, are the A operand of P·V without any move.
 //
-// A tile comes in PARTS parts of K, which are columns, and PARTS of V, which are rows,
-// one after the other into two buffers: while one part is worked on the next arrives.
-// With 48 KiB of Q and buffers two blocks share a multiprocessor of sm_86, sm_89 or
-// sm_120, and the order of sums does not depend on PARTS.
-//
-// With SPLIT 2, two warps own the same queries. Each keeps its half of Q's columns in
-// registers and has that half of the outputs. Both multiply their halves, exchange the
-// products through shared memory and add them, so that they go on with equal scores.
+// A tile is copied in PARTS parts of K (columns) and PARTS parts of V (rows), one after the other
+// into two buffers: while the block works on one part, the next arrives. With 48 KiB of Q and
+// buffers, two blocks share a multiprocessor of sm_86, sm_89 or sm_120. The order of sums does not
+// depend on PARTS.
 #pragma once
 
 #include "attention.cuh"
@@ -32,7 +27,8 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
   static_assert(BN * KeyTile::PITCH == BUFFER && ROWS % 16 == 0);
   static_assert(SPLIT == 1 || (SPLIT == 2 && MT == 1 && PARTS == 1 && 2 * BUFFER >= BM * Tile::PITCH)); // Q is staged in the buffers
 
-  // buffer is where part number part of a tile lies: those of K are 0 … PARTS-1, then come those of V.
+  // buffer returns where a part of a tile lies in shared memory. Parts 0 … PARTS−1 are those of K,
+  // then follow those of V.
   static constexpr int buffer(int part) { return BUFFERS_AT + part % 2 * BUFFER; }
 
   static constexpr float SLACK = 8.0f;
@@ -107,7 +103,8 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
     }
   }
 
-  // scores is s = Q·Kᵀ of this warp's rows for the columns of part 0, and s += Q·Kᵀ for those of the others.
+  // scores multiplies this warp's rows of Q by the columns of K in a part. Part 0 sets s, and the
+  // other parts add to it; after all parts s = Q·Kᵀ.
   template <int PART> DEV void scores(float (&s)[MT][BN / 8][4], u32 shared) {
     int thread = thread_now();
     u32 q = Tile::lane_a(shared + (thread >> 5) * MT * 16 * Tile::PITCH, thread & 31), k = KeyTile::lane_b(shared + buffer(PART), thread & 31);
@@ -137,7 +134,7 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
     }
   }
 
-  // limit makes scores their tanh.
+  // limit replaces scores by their tanh (softcap).
   DEV void limit(float (&s)[MT][BN / 8][4], const Shape &a) {
 #pragma unroll
     for (int i = 0; i < MT; i++)
@@ -150,16 +147,17 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
         }
   }
 
-  // nothing_seen says whether a tile has no key for any of this warp's queries, or the
-  // warp no query; gap as for mask, rows is how many keys there are from the tile's
-  // first on: the place of a query is below.
+  // nothing_seen says whether none of this warp's queries sees a key of the tile, or the warp has
+  // no query. gap is the distance from the tile's first key to the place of the block's first
+  // query. rows is the number of keys from the tile's first on; a query's place is always less than
+  // the sequence's number of keys.
   DEV bool nothing_seen(int gap, int rows, int window) {
     gap += own(thread_now());
     return gap >= rows || blind(gap, gap + MT * 16 - 1, 0, BN - 1, window);
   }
 
-  // mask hides keys; gap is from the tile's first key to the place of the block's
-  // first query.
+  // mask sets the scores of keys that a query does not see to −∞. gap is the distance from the
+  // tile's first key to the place of the block's first query.
   DEV void mask(float (&s)[MT][BN / 8][4], int gap, int window) {
     int thread = thread_now(), lane = thread & 31;
     gap += own(thread) + (lane >> 2) - (lane & 3) * 2;
@@ -173,11 +171,11 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
           s[i][n][e] = seen.at(gap + i * 16 + (e >> 1) * 8 - n * 8 - (e & 1)) ? s[i][n][e] : -INFINITY_F;
   }
 
-  // softmax turns scores into exponentials relative to the maxima, rounded into A
-  // operands p, and brings sums and outputs to these maxima; factor is unit·log2 e.
-  // A maximum stays until one SLACK above it comes (exponentials are then up to
-  // 2^SLACK, which costs no precision), and outputs are multiplied only where a
-  // maximum of the warp moved: after the first tile that is rare.
+  // softmax turns scores s into exponentials relative to each row's maximum, rounded into A
+  // operands p. It rescales the sums and outputs so far to these maxima. factor is unit·log₂ e,
+  // where unit turns s into scores. A maximum is replaced only by one that is more than SLACK above
+  // it. Exponentials are then up to 2^SLACK, which costs no precision, and outputs are multiplied
+  // only if a maximum of the warp changed: after the first tile that is rare.
   METHOD void softmax(u32 (&p)[MT][BN / 16][4], float (&s)[MT][BN / 8][4], float factor) {
     float down[MT][2], least = 1.0f;
 #pragma unroll
@@ -191,7 +189,7 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
         top = max_f(top, shuffle_xor(top, 2));
         if ((top - m[i][half]) * factor <= SLACK) top = m[i][half];
         float base = top == -INFINITY_F ? 0.0f : top;
-        down[i][half] = exp2_approx((m[i][half] - base) * factor); // 1, exactly, where the maximum stayed
+        down[i][half] = exp2_approx((m[i][half] - base) * factor); // exactly 1 if the maximum stayed
         m[i][half] = top;
         base *= factor;
         float sum = 0.0f;
@@ -214,7 +212,7 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
         for (int e = 0; e < 4; e++) o[i][n][e] *= down[i][e >> 1];
   }
 
-  // values is o += P·V for the rows of a part.
+  // values adds P·V to the outputs o, for the rows of V in one part.
   template <int PART> METHOD void values(const u32 (&p)[MT][BN / 16][4], u32 shared) {
     int thread = thread_now();
     u32 v = Tile::lane_a(shared + buffer(PARTS + PART), thread & 31) + column(thread) * 2;
@@ -233,8 +231,8 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
     }
   }
 
-  // finish writes O and LSE of this warp's rows through the tile of Q, or where that was
-  // staged; nobody else reads its part of it.
+  // finish writes O and LSE of this warp's rows. They pass through the shared memory of Q's tile,
+  // where no other warp reads these rows.
   METHOD void finish(bf16 *out, float *lse, const Shape &a, u32 shared) {
     Place p;
     find_place<BM>(p, a, a.cu_q, true); // anew: kept, it would cost registers
@@ -259,14 +257,14 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
     }
   }
 
-  // Source is where a tile's keys and values are.
+  // Source says where a tile's keys and values lie in global memory.
   struct Source {
     const bf16 *k, *v;
-    i64 at;   // of the tile in both, in elements
-    int rows; // keys from the tile's first on
+    i64 at;   // offset of the tile in k and v, in elements
+    int rows; // number of keys from the tile's first on
   };
 
-  // fetch starts to fetch a part.
+  // fetch starts to copy one part of a tile to its buffer.
   template <int PART> DEV void fetch(const Source &from, const Shape &a, u32 shared) {
     if constexpr (PART < PARTS) {
       constexpr int FIRST = PART * COLUMNS;
@@ -278,13 +276,15 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
     copy_async_commit();
   }
 
-  // arrived waits for the part that is under way. Everyone is then done with the part before it.
+  // arrived waits until the part that is being copied is complete. Its barrier also says that all
+  // warps have finished with the part before it.
   DEV void arrived() {
     copy_async_wait<0>();
     sync_threads();
   }
 
-  // all_scores works on the parts of K from PART on. A warp that is IDLE only fetches.
+  // all_scores computes scores with the parts of K from PART on, and fetches the next parts
+  // meanwhile. A warp that is IDLE, because it sees nothing of the tile, only fetches.
   template <bool IDLE, int PART> METHOD void all_scores(float (&s)[MT][BN / 8][4], const Source &from, const Shape &a, u32 shared) {
     arrived();
     fetch<PART + 1>(from, a, shared);
@@ -312,7 +312,8 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
     if constexpr (PART + 1 < PARTS) all_values<IDLE, PART + 1>(p, from, left, a, shared);
   }
 
-  // add takes in a tile. Warps that see something of it and IDLE ones meet at the same number of barriers.
+  // add adds the terms of a tile of keys to the outputs. IDLE warps, which see nothing of the tile,
+  // pass the same number of barriers as the others.
   template <bool IDLE> METHOD void add(Source &from, int &left, int gap, const Shape &a, u32 shared) {
     float s[MT][BN / 8][4];
     u32 p[MT][BN / 16][4];
@@ -336,7 +337,7 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
     load_tile<BM, D, THREADS>(shared, q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first, a.dim, a.vector & 1);
     if constexpr (SPLIT == 2) keep(shared);
     Range keys = keys_seen(w, w.first, BM, a.window);
-    int key = keys.high > 0 ? (keys.high - 1) / BN * BN : 0; // the tile's first
+    int key = keys.high > 0 ? (keys.high - 1) / BN * BN : 0; // first key of the last tile
     int left = keys.high > keys.low ? key / BN - keys.low / BN + 1 : 0;
     Source from{k, v, (w.k0 + key) * a.k_stride + (i64)(w.head / (a.heads / a.kv_heads)) * a.dim, w.nk - key};
     int gap = w.first + w.shift() - key; // from the tile's first key to the first query's place

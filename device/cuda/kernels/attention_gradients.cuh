@@ -1,19 +1,18 @@
-// Attention, backward, bf16, all three gradients by one kernel: five products where
-// attention_backward.cuh computes seven. The formulas stand there.
+// Attention, backward, bf16, with DQ, DK and DV by one kernel: five matrix products instead of the
+// seven of attention_backward.cuh, which has the formulas.
 //
-// A block has a tile of keys of one key head, with DK and DV in registers, and goes
-// over the group's query heads and their queries, from the last to the first. What
-// its keys add to DQ it adds to fp32 sums in device memory. Those of a tile of
-// queries come in the order of keys, so bits do not depend on when blocks run: a
-// block adds to them once their mark says that all blocks before it have.
+// A block has a tile of keys of one key head, with DK and DV in registers. It goes over the query
+// heads of the group and their queries, from the last query to the first. It adds the terms of its
+// keys to DQ in fp32 sums in device memory. Blocks add to the sums of a tile of queries in the
+// order of their keys, so bits do not depend on when blocks run: a counter in device memory, the
+// tile's mark, says how many warps have added, and a block waits until all blocks before it have.
 //
-// No block waits for one that has not begun, since tiles are given out by a ticket,
-// in the order of keys. Blocks that begin together are soon a tile of queries apart
-// and then wait no more.
+// A block takes its tile of keys by a ticket from an atomic counter, in the order of keys. So no
+// block waits for one that has not begun. Blocks that begin together are soon a tile of queries
+// apart and then wait no more.
 //
-// Sums are kept in units of 16 queries of a sequence and head, which a last kernel
-// rounds to DQ: D/8 × 4 × 32 floats, in the order of fragments, so that a warp adds
-// to 128 bytes at a time.
+// Sums are kept in units of 16 queries of a sequence and head, which a last kernel rounds to DQ:
+// D/8 × 4 × 32 floats, in the order of mma fragments, so that a warp adds to 128 bytes at a time.
 #pragma once
 
 #include "attention_backward.cuh"
@@ -25,7 +24,7 @@ DEV u32 load_mark(const u32 *mark) {
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(GLOBAL(const u32, mark)) : "memory");
   return v;
 }
-// await_mark waits until a mark, which was seen before, is at least turn.
+// await_mark waits until the counter mark is at least turn. seen is the value that was read before.
 DEV void await_mark(const u32 *mark, u32 seen, u32 turn) {
   asm volatile("{\n"
                ".reg .pred done, late;\n"
@@ -47,8 +46,8 @@ DEV void await_mark(const u32 *mark, u32 seen, u32 turn) {
 }
 DEV void add_global(float *to, float v) { asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(GLOBAL(float, to)), "f"(v) : "memory"); }
 
-// tell adds 1 to a mark, once for the warp. What the warp wrote before the last
-// barrier can then be seen by whoever reads the mark and has a fence behind that.
+// tell adds 1 to a mark, in one lane of the warp. A block that then reads the mark, and has a fence
+// after that, sees everything the warp wrote before the last barrier.
 DEV void tell(u32 *mark, int lane) {
   asm volatile("{ .reg .pred first; setp.eq.u32 first, %1, 0; @first red.relaxed.gpu.global.add.u32 [%0], 1; }" ::"l"(GLOBAL(u32, mark)), "r"(lane) : "memory");
 }
@@ -56,15 +55,15 @@ DEV void fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 static constexpr int UNIT = 16; // queries
 
-// units is how many units there may be of a head, those of its first sequence first.
+// units returns an upper bound of a head's number of units (16 queries each) over all sequences.
+// first_unit is the number of the first unit of a sequence.
 DEV int units(const Shape &a) { return (int)(a.tq / UNIT) + a.seqs; }
 DEV int first_unit(const Place &w, const Shape &a) { return ((int)w.q0 - a.cu_q[0]) / UNIT + w.sequence; }
 
-// Gradients has blocks of WARPS·16 keys and tiles of BM queries, of which SUB at a
-// time. V stays in registers, K in shared memory. There are STAGES buffers for tiles:
-// Q, DO, LSE, Delta; and two for dS, since a tile's part of DQ is computed with the
-// next tile, when a barrier has passed anyway. Of that part a warp computes ROWS
-// queries by COLUMNS columns.
+// Gradients has blocks of WARPS·16 keys and tiles of BM queries, of which it computes SUB at a
+// time. V stays in registers, K in shared memory. There are STAGES buffers for tiles: Q, DO, LSE,
+// Delta. There are two more for dS: a tile's terms of DQ are computed along with the next tile,
+// when a barrier has passed anyway. Of these terms a warp computes ROWS queries by COLUMNS columns.
 template <int D, int WARPS, int BM, int STAGES, int ROWS> struct Gradients {
   static constexpr int THREADS = WARPS * 32, BN = WARPS * 16, SUB = 32;
   using Tile = SharedTile<D>;
@@ -72,17 +71,23 @@ template <int D, int WARPS, int BM, int STAGES, int ROWS> struct Gradients {
   static constexpr int STAGE_AT = BN * Tile::PITCH, DO_AT = BM * Tile::PITCH, LSE_AT = 2 * DO_AT, DELTA_AT = LSE_AT + BM * 4, STAGE = DELTA_AT + BM * 4;
   static constexpr int DS_AT = STAGE_AT + STAGES * STAGE, DS = BN * Square::PITCH, NOTES_AT = DS_AT + 2 * DS; // 64 bytes
   static constexpr int DOWN = BM / ROWS, COLUMNS = D * DOWN / WARPS;
-  static_assert(STAGES * STAGE >= BN * Tile::PITCH); // V is staged there
+  static_assert(STAGES * STAGE >= BN * Tile::PITCH); // V passes through the buffers
   static_assert(COLUMNS % 16 == 0 && STAGE % 128 == 0);
 
   float dk[D / 8][4], dv[D / 8][4];
   u32 kept[D / 16][4];
 
-  // Notes, kept in shared memory since registers are all taken: the block's ticket; the
-  // sequence's first query and how many it has; the first query of the lowest tile and
-  // of the highest; the head behind the last; from the block's first key to the place of
-  // query 0; keys from the block's first on; the block's number in the sequence; the unit
-  // of query 0 of the launch's first head.
+  // The notes are numbers that all threads need. They are kept in shared memory, because no
+  // registers are left:
+  //
+  //  - TICKET: the block's ticket
+  //  - FIRST, QUERIES: the sequence's first query, and its number of queries
+  //  - LOW, HIGH: the first query of the lowest tile and of the highest
+  //  - HEADS: the number after the last head
+  //  - GAP: the distance from the block's first key to the place of query 0
+  //  - KEYS: the number of keys from the block's first on
+  //  - BLOCK: the block's number in the sequence
+  //  - FIRST_UNIT: the unit of query 0 of the launch's first head
   enum Note { TICKET, FIRST, QUERIES, LOW, HIGH, HEADS, GAP, KEYS, BLOCK, FIRST_UNIT };
   DEV void note(u32 shared, Note which, int v) { store_shared(shared + NOTES_AT + which * 4, (u32)v); }
   DEV int noted(u32 shared, Note which) {
@@ -91,7 +96,8 @@ template <int D, int WARPS, int BM, int STAGES, int ROWS> struct Gradients {
     return v;
   }
 
-  // Step is a tile of queries: its head and its first query.
+  // Step names a tile of queries by its head and its first query. after and before return the next
+  // and the previous tile in the block's order.
   struct Step { int head, row; };
   DEV Step after(u32 shared, Step s) {
     if (s.row == noted(shared, LOW)) return Step{s.head + 1, noted(shared, HIGH)};
@@ -114,8 +120,8 @@ template <int D, int WARPS, int BM, int STAGES, int ROWS> struct Gradients {
     copy_async_commit();
   }
 
-  // put writes SUB columns of this warp's 16 rows of dSᵀ, whose first row begins at
-  // square; chunks says where the columns begin, in bytes.
+  // put writes SUB columns of this warp's 16 rows of dSᵀ to shared memory. The first row begins at
+  // square, and the columns begin chunks bytes into a row.
   DEV void put(u32 square, u32 chunks, const u32 (&ds)[SUB / 16][4], int lane) {
 #pragma unroll
     for (int n = 0; n < SUB / 8; n++)
@@ -124,7 +130,8 @@ template <int D, int WARPS, int BM, int STAGES, int ROWS> struct Gradients {
         store_shared((square + Square::at((lane >> 2) + 8 * half, n) + (lane & 3) * 4) ^ chunks, ds[n / 2][n % 2 * 2 + half]);
   }
 
-  // add takes in SUB queries of a tile, from its row i on: DK, DV and the tile's dS.
+  // add adds to DK and DV the terms of SUB queries of a tile, from its row i on, and writes their
+  // part of dS to shared memory.
   METHOD void add(u32 shared, u32 tile, int row, int i, const Shape &a) {
     int thread = thread_now(), lane = thread & 31, own = (thread >> 5) * 16;
     int away = noted(shared, GAP) + row + i; // from the block's first key to the first query's place
@@ -169,7 +176,8 @@ template <int D, int WARPS, int BM, int STAGES, int ROWS> struct Gradients {
     add_product<D, SUB, D, 0>(dk, packed_ds, a_lane, 0);
   }
 
-  // share computes this warp's part of dS·K for a tile.
+  // share computes dq, this warp's part of dS·K for a tile: rows from down on, columns from across
+  // on.
   DEV void share(float (&dq)[ROWS / 16][COLUMNS / 8][4], u32 shared, u32 tile, int down, int across, int lane) {
     u32 a_lane = Square::lane_b(shared + DS_AT + (tile & 1) * DS, lane) ^ (down * 2), b_lane[COLUMNS / 16];
 #pragma unroll
@@ -194,12 +202,14 @@ template <int D, int WARPS, int BM, int STAGES, int ROWS> struct Gradients {
     }
   }
 
-  // queries adds a tile's dS·K to the sums, in turn, and tells of the tile before, which
-  // told names; it returns the tile's own mark.
+  // queries adds a tile's dS·K to the sums in device memory, after the blocks before it. It also
+  // increments told, the mark of the tile before, whose sums are by now visible. It returns the
+  // mark of this tile, to be incremented later.
   METHOD u32 *queries(u32 shared, u32 tile, Step s, u32 *told, float *sums, u32 *marks, const Shape &a) {
     int thread = thread_now(), lane = thread & 31, warp = thread >> 5, down = warp % DOWN * ROWS, across = warp / DOWN * COLUMNS;
     int unit = noted(shared, FIRST_UNIT) + s.head * units(a) + s.row / UNIT, block = noted(shared, BLOCK);
-    // The first block of those that add to this tile has the first key that the tile sees.
+    // The first block that adds to this tile is the one with the first key that the tile's queries
+    // see.
     int first = a.window > 0 ? max_i(0, s.row + noted(shared, GAP) + block * BN - a.window + 1) / BN : 0;
     u32 *mark = marks + unit, turn = (block - first) * WARPS, seen = load_mark(mark);
     float dq[ROWS / 16][COLUMNS / 8][4];
@@ -223,7 +233,8 @@ template <int D, int WARPS, int BM, int STAGES, int ROWS> struct Gradients {
     return mark;
   }
 
-  // place takes the block's ticket, finds what it is for, and writes the notes.
+  // place takes the block's ticket, finds the tile of keys that the ticket stands for, and writes
+  // the notes. It returns false if there is no such tile.
   METHOD bool place(Place &w, u32 *ticket, const Shape &a, u32 shared) {
     if (threadIdx_x == 0) {
       u32 mine;
@@ -262,7 +273,7 @@ template <int D, int WARPS, int BM, int STAGES, int ROWS> struct Gradients {
     clear(dv);
     Step s{w.head * (a.heads / a.kv_heads), 0};
     copy_async_wait<0>();
-    sync_threads(); // K, V and the notes are there
+    sync_threads(); // K, V and the notes are written
     s.row = noted(shared, HIGH);
     u32 lane = Tile::lane_a(shared + STAGE_AT + (threadIdx_x >> 5) * 16 * Tile::PITCH);
 #pragma unroll
@@ -284,12 +295,12 @@ template <int D, int WARPS, int BM, int STAGES, int ROWS> struct Gradients {
       for (int i = BM - SUB; i >= 0; i -= SUB) add(shared, tile, s.row, i, a);
     }
     copy_async_wait<0>();
-    sync_threads(); // dS of the last tile is there
+    sync_threads(); // dS of the last tile is written
     if (tile > 0) told = queries(shared, tile - 1, before(shared, s), told, sums, marks, a);
-    sync_threads(); // the sums are written, and every warp stores through a part of what was K's tile
+    sync_threads(); // the sums are written; every warp now stores DK and DV through a part of K's former tile
     fence();
     if (tile > 0) tell(told, thread_now() & 31);
-    find_place<BN>(w, a, a.cu_k, false, noted(shared, TICKET)); // anew: kept, it would cost registers
+    find_place<BN>(w, a, a.cu_k, false, noted(shared, TICKET)); // found again, because keeping it would cost registers
     int warp = threadIdx_x >> 5, first = w.first + warp * 16;
     u32 part = shared + warp * 16 * Tile::PITCH;
     i64 to = (w.k0 + first) * out_stride + (i64)w.head * a.dim;
@@ -298,8 +309,9 @@ template <int D, int WARPS, int BM, int STAGES, int ROWS> struct Gradients {
   }
 };
 
-// round_sums writes DQ of a unit of sums: scaled, and zeros where no key was seen. tile
-// is the BM of the kernel that made them: marks stand at the first unit of a tile.
+// round_sums writes DQ of one unit (16 queries) from its sums, multiplied by scale. If no key was
+// seen, it writes zeros. tile is BM, the tile of queries in the kernel that made the sums: each
+// mark belongs to the first unit of such a tile.
 template <int D> DEV void round_sums(bf16 *dq, const float *sums, const u32 *marks, i64 out_stride, int tile, const Shape &a) {
   Place w;
   if (!find_place<UNIT>(w, a, a.cu_q, false)) return;

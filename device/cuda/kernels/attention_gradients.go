@@ -7,8 +7,9 @@ import (
 	"mt/device/op"
 )
 
-// gradientKernels compute all gradients of attention at once, for heads of up to dim elements. The large kernel runs
-// where a thread block can have enough shared memory, otherwise the small one. Both add in the same order.
+// gradientKernels compute DQ, DK and DV of attention in one launch, for heads of up to dim
+// elements. The large kernel runs if a thread block can have enough shared memory for it, otherwise
+// the small one. Both add in the same order, so the bits are the same.
 type gradientKernels struct {
 	dim          int
 	large, small gradientKernel
@@ -25,9 +26,10 @@ var attentionGradients = []gradientKernels{
 	gradientsFor(64, "gradients", 64, 2), gradientsFor(96, "gradients_small", 64, 1), gradientsFor(128, "gradients_small", 32, 2),
 }
 
-// gradientsFor returns the kernels for heads of dim elements. small names the smaller kernel, whose tile has queries
-// queries and which has buffers buffers. Shared memory holds a tile of K, the buffers of Q, DO, LSE and Delta, two
-// buffers of dS, and 64 bytes.
+// gradientsFor describes the kernels for heads of dim elements. small names the smaller kernel;
+// queries is its tile and buffers its number of buffers. Shared memory holds a tile of K, the
+// buffers of Q, DO, LSE and Delta, two buffers of dS, and 64 bytes for numbers that all threads
+// need.
 func gradientsFor(dim int, small string, queries, buffers int) gradientKernels {
 	module := fmt.Sprintf("attention_gradients_%d", dim)
 	const keys = 128
@@ -40,12 +42,13 @@ func gradientsFor(dim int, small string, queries, buffers int) gradientKernels {
 
 var attentionMarks = Kernel{Module: "attention_gradients_64", Name: "attention_marks"}
 
-// unit is a number of consecutive queries of one head. The sums of their gradients are kept together, and thread blocks
-// add to one unit in a fixed order. Sequences are padded to whole units.
+// unit is the number of consecutive queries of one head whose sums (of DQ) are kept together.
+// Thread blocks add to a unit in a fixed order. Sequences are padded to whole units.
 const unit = 16
 
-// gradientsTake returns the kernels that compute the gradients of a together, with five matrix products instead of
-// seven; nil: none. Only the shape and the presence of Sums decide. So no bit depends on the device or on its memory.
+// gradientsTake returns the kernels that compute all gradients of a in one launch, with five matrix
+// products instead of seven; nil: there are none for a. Only the shape and the presence of Sums
+// decide, so no bit depends on the device or on its free memory.
 func gradientsTake(a *op.AttentionBackward) *gradientKernels {
 	if a.Sums.None() || a.Q.DType != device.BF16 || !a.Summed() || a.TQ == 0 || a.TK == 0 {
 		return nil
@@ -58,9 +61,9 @@ func gradientsTake(a *op.AttentionBackward) *gradientKernels {
 	return nil
 }
 
-// gradients computes all gradients of a by one kernel; Delta must already be written. It returns false, and does
-// nothing, if no such kernel takes a. If Sums has room for some heads only, it launches the kernel for one group of
-// heads after another.
+// gradients launches the kernel that computes all gradients of a; Delta must already be written. It
+// returns false, and does nothing, if there is no such kernel for a. If Sums has room for some
+// heads only, it launches the kernel for one group of heads after another.
 func gradients(l Launcher, a *op.AttentionBackward) bool {
 	k := gradientsTake(a)
 	if k == nil {

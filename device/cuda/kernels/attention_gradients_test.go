@@ -10,8 +10,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestGradientsInAnyOrder: all gradients have the same bits, whichever blocks begin first, however many run at a
-// time, and however they take turns. Splitting heads over launches changes no bit either. No block waits forever.
+// TestGradientsInAnyOrder: the kernel whose blocks wait for each other gives the same bits,
+// whichever blocks begin first, however many run at a time, and however they take turns. Splitting
+// heads over launches changes no bit either. No block waits forever.
 func TestGradientsInAnyOrder(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {

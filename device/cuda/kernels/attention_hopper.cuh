@@ -1,27 +1,28 @@
-// What the attention kernels for sm_90a share: which tiles of keys a block of queries
-// goes over, products of whole tiles, rows of another sequence made zeros, and how
-// results are written.
+// The parts that the attention kernels for sm_90a share: which tiles of keys a block of queries
+// goes over, matrix products of whole tiles, clearing rows that belong to another sequence, and
+// writing results.
 //
-// A block has three warpgroups. One warp of the first (the producer) has the TMA unit
-// bring tiles to shared memory, into one of several buffers in turn. The other two
-// warpgroups own ROWS rows of the result each. Every buffer has two barriers: it is
-// filled when its bytes have arrived, and free when each warpgroup that has rows is done
-// with it. (The structure is that of arXiv:2407.08608.)
+// A block has three warpgroups. One warp of the first (the producer) has the TMA unit bring tiles
+// to shared memory, into one of several buffers in turn. The other two warpgroups own ROWS rows of
+// the result each. Every buffer has two barriers: it is filled when its bytes have arrived, and
+// free when each warpgroup that has rows is done with it. (The structure is that of
+// arXiv:2407.08608.)
 //
-// Heads have D elements exactly, rows lie at multiples of 16 bytes, and scores have no
-// cap: attention_forward.cuh and attention_backward.cuh take all else.
+// Heads have exactly D elements, rows lie at multiples of 16 bytes, and scores have no cap.
+// attention_forward.cuh and attention_backward.cuh compute all other attention.
 #pragma once
 
 #include "attention.cuh"
 #include "hopper.cuh"
 
-static constexpr int GROUPS_THREADS = 384, ROWS = 64; // ROWS: of a warpgroup
-static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240; // of a thread; 168 at first
+static constexpr int GROUPS_THREADS = 384, ROWS = 64; // threads of a block; rows of a warpgroup
+static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240; // registers of a thread, which begins with 168
 
-// TilesOfKeys are the tiles of BN keys that a block of BM queries sees, from the last to the first.
+// TilesOfKeys are the tiles of BN keys that a block of BM queries sees. The block goes over them
+// from the last to the first.
 template <int BM, int BN> struct TilesOfKeys {
   Place place;
-  int key, left; // the first key of the next tile, tiles from there on
+  int key, left; // the first key of the next tile, and the number of tiles left
   METHOD bool find(const Shape &a) {
     if (!find_place<BM>(place, a, a.cu_q, true)) return false;
     Range keys = keys_seen(place, place.first, BM, a.window);
@@ -29,13 +30,14 @@ template <int BM, int BN> struct TilesOfKeys {
     left = keys.high > keys.low ? key / BN - keys.low / BN + 1 : 0;
     return true;
   }
-  METHOD int gap() const { return place.first + place.shift() - key; } // from that key to the place of the block's first query
-  METHOD int rows() const { return place.nk - key; }                   // keys from there on
+  METHOD int gap() const { return place.first + place.shift() - key; } // distance from key to the place of the block's first query
+  METHOD int rows() const { return place.nk - key; }                   // number of keys from key on
   METHOD int consumers() const { return place.nq - place.first > ROWS ? 2 : 1; } // warpgroups that have queries
   METHOD void next() { left--, key -= BN; }
 };
 
-// A thread's first row among those of its warpgroup; the second is 8 below.
+// row_of_thread returns a thread's first row among those of its warpgroup, in the layout of a wgmma
+// result. Its second row is 8 below.
 DEV int row_of_thread() { return ((threadIdx_x & 127) >> 5) * 16 + ((threadIdx_x & 31) >> 2); }
 
 template <int F> DEV void clear(float (&c)[F][4]) {
@@ -45,7 +47,7 @@ template <int F> DEV void clear(float (&c)[F][4]) {
     for (int e = 0; e < 4; e++) c[n][e] = 0.0f;
 }
 
-// pack rounds sums into A operands.
+// pack rounds fp32 sums to bf16, in the layout of an A operand of wgmma.
 template <int F> DEV void pack(u32 (&p)[F / 2][4], const float (&s)[F][4]) {
 #pragma unroll
   for (int n = 0; n < F; n++)
@@ -53,7 +55,8 @@ template <int F> DEV void pack(u32 (&p)[F / 2][4], const float (&s)[F][4]) {
     for (int half = 0; half < 2; half++) p[n / 2][n % 2 * 2 + half] = pack_bf16(s[n][2 * half], s[n][2 * half + 1]);
 }
 
-// tile_product starts s = A·Bᵀ of a warpgroup's rows of a tile of A_ROWS rows and a tile of B_ROWS, all D wide.
+// tile_product starts s = A·Bᵀ (by wgmma, which runs asynchronously). A is a warpgroup's rows in a
+// tile of A_ROWS rows, B a tile of B_ROWS rows, both D wide.
 template <int D, int A_ROWS, int B_ROWS> DEV void tile_product(float (&s)[B_ROWS / 8][4], Operand a, Operand b) {
   settled(s);
   fence_products();
@@ -66,7 +69,8 @@ template <int D, int A_ROWS, int B_ROWS> DEV void tile_product(float (&s)[B_ROWS
   commit_products();
 }
 
-// add_tile_product starts c += P·B, with P in registers and as many rows of B as P has columns.
+// add_tile_product starts c += P·B (by wgmma). P is in registers, and B has as many rows as P has
+// columns.
 template <int F, int G> DEV void add_tile_product(float (&c)[F][4], u32 (&p)[G][4], Operand b) {
   settled(p);
   settled(c);
@@ -76,8 +80,8 @@ template <int F, int G> DEV void add_tile_product(float (&c)[F][4], u32 (&p)[G][
   commit_products();
 }
 
-// clear_rows makes the rows of a tile from first on zeros, by one warp. They are another sequence's, and
-// nothing in them, not even an infinity, may show in a sum over rows.
+// clear_rows sets the rows of a tile from first on to zero, with one warp. They belong to another
+// sequence, and nothing in them, not even an infinity, may affect a sum over rows.
 template <int ROWS_OF_TILE, int D> DEV void clear_rows(u32 tile, int first) {
 #pragma clang loop unroll(disable)
   for (int at = (threadIdx_x & 31) + first * 8; at < ROWS_OF_TILE * 8; at += 32)
@@ -86,21 +90,24 @@ template <int ROWS_OF_TILE, int D> DEV void clear_rows(u32 tile, int first) {
       asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(tile + panel * ROWS_OF_TILE * PANEL_PITCH + at * 16), "r"(0) : "memory");
 }
 
-// arrive_cleared has a warp that has cleared rows arrive for all of its stores.
+// arrive_cleared is called by a warp after clear_rows. It makes the warp's stores visible to wgmma
+// and arrives at the barrier once for the warp.
 DEV void arrive_cleared(u32 barrier) {
   fence_async();
   sync_warp();
   if ((threadIdx_x & 31) == 0) arrive(barrier);
 }
 
-// release says that this warp is done with a buffer: its products have been waited for.
+// release arrives at a buffer's free barrier: this warp is done with the buffer. The products that
+// read it must have ended.
 DEV void release(u32 barrier) {
   if ((threadIdx_x & 31) == 0) arrive(barrier);
 }
 
-// store_rows rounds c times factor, of this warp's rows g and g+8, and writes it by way of the warp's own part of
-// a tile. The tile has TILE rows, own is the warpgroup's first one. Tile row 0 is row first of a sequence of n rows
-// that begins at row base of dst.
+// store_rows multiplies c, this warp's rows g and g+8, by factor, rounds it and writes it to dst.
+// The rows pass through the warp's own part of a tile in shared memory. The tile has TILE rows, and
+// own is the warpgroup's first one. Row 0 of the tile is row first of a sequence of n rows that
+// begins at row base of dst.
 template <int D, int TILE>
 DEV void store_rows(bf16 *dst, i64 stride, const float (&c)[D / 8][4], const float (&factor)[2], int own, i64 base, int first, int n, int head, u32 tile) {
   auto at = [&](int row, int chunk) { return tile + chunk / 8 * TILE * PANEL_PITCH + row * PANEL_PITCH + (((chunk ^ row) & 7) << 4); };
@@ -114,7 +121,7 @@ DEV void store_rows(bf16 *dst, i64 stride, const float (&c)[D / 8][4], const flo
       asm volatile("st.shared.b32 [%0], %1;" ::"r"(at(row + 8 * half, n) + (lane & 3) * 4), "r"(pair) : "memory");
     }
   sync_warp();
-  row -= lane >> 2; // the warp's first
+  row -= lane >> 2; // now the warp's first row
   int rows = min_i(16, n - first - row);
   dst += (base + first + row) * stride + (i64)head * D;
 #pragma clang loop unroll(disable)

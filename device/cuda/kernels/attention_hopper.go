@@ -7,26 +7,29 @@ import (
 	"mt/device/op"
 )
 
-// TensorMap describes a tensor to the hardware that copies tiles to shared memory; see Launcher.TensorMap.
+// TensorMap describes a tensor to the TMA unit, which copies tiles to shared memory (a
+// CUtensorMap); see Launcher.TensorMap.
 type TensorMap [128]byte
 
-// SM90aDriver is the oldest safe driver for the kernels for sm_90a, by the CUDA version that it serves. Compilers of
-// 12.1 and 12.2 misuse give_registers: they assign released registers to threads of dkdv and dq, which kills the
-// context. The script check.sh reads this line, and checks the compilers from this version on.
+// SM90aDriver is the oldest safe driver for the kernels for sm_90a, by the CUDA version that it
+// serves. The compilers of 12.1 and 12.2 misuse setmaxnreg (give_registers in CUDA C): threads of
+// dkdv and dq get registers that were released, which kills the context. The script check.sh reads
+// this line, and checks the compilers from this version on.
 const SM90aDriver = 12040
 
-// BoxColumns is the number of columns that one copy through a TensorMap takes. They fill the 128 bytes of a row in
-// shared memory.
+// BoxColumns is the number of bf16 columns that one copy through a TensorMap takes. They fill the
+// 128 bytes of a row in shared memory.
 const BoxColumns = 64
 
-// TensorMap appends a tensor map, aligned to 64 bytes as the hardware requires.
+// TensorMap appends a tensor map to a kernel's parameters, at a multiple of 64 bytes as the
+// hardware requires.
 func (p *Params) TensorMap(m TensorMap) *Params {
 	p.align(64)
 	p.Bytes = append(p.Bytes, m[:]...)
 	return p
 }
 
-// hopper has the kernels for sm_90a, by head dimension.
+// hopper has the kernels for sm_90a by head size.
 var hopper = map[int]*hopperKernels{64: hopperFor(64, 128, 128, 128), 128: hopperFor(128, 128, 128, 128), 192: hopperFor(192, 64, 64, 64), 256: hopperFor(256, 64, 64, 32)}
 
 // hopperKernels are the attention kernels for compute capability 9.0 and one head dimension.
@@ -39,8 +42,9 @@ type hopperKernel struct {
 	across int // keys in a tile of the other operand, or queries if a block has keys
 }
 
-// hopperFor names the kernels for heads of dim elements. Each kernel has up to ten barriers of 8 bytes, and these
-// tiles in shared memory:
+// hopperFor describes the kernels for heads of dim elements: the forward, dkdv (gradients of keys
+// and values) and dq (gradient of queries). Their tiles have keys, dkdvKeys and dqKeys keys. Each
+// kernel has up to ten barriers of 8 bytes, and these tiles in shared memory:
 //
 //   - forward: one of Q, two of K and two of V
 //   - dkdv: one of K and of V, two of Q and of DO, with LSE and Delta
@@ -56,10 +60,11 @@ func hopperFor(dim, keys, dkdvKeys, dqKeys int) *hopperKernels {
 		kernel("attention_backward", "dq", queries, dqKeys, 2*queries+4*dqKeys, 0)}
 }
 
-// Lacking is the reason why no kernel for sm_90a (compute capability 9.0) computes an attention.
+// Lacking is the reason why an attention runs on the kernels for all GPUs, although the GPU runs
+// kernels for sm_90a (compute capability 9.0).
 type Lacking string
 
-// The kinds of attention for which there is no kernel for sm_90a.
+// The properties of an attention that the kernels for sm_90a do not support.
 const (
 	LackingNothing Lacking = ""
 	LackingF32     Lacking = "fp32"
@@ -87,9 +92,10 @@ func LackingForSM90a(dim int, dt device.DType, capped bool) Lacking {
 	return LackingNothing
 }
 
-// hopperTakes returns the kernels for sm_90a that can compute attention of shape s. nil: the device, the shape or the
-// alignment of the tensors rules them out. strides are the distances between the rows of the tensors, in elements. If
-// only a missing kernel makes attention slower, it calls Slower.
+// hopperTakes returns the kernels for sm_90a that can compute attention of shape s; nil: the
+// device, the shape or the alignment of the tensors rules them out. The distances between rows of
+// the tensors are strides, in elements. If the device runs kernels for sm_90a and only the
+// attention's properties rule them out, l.Slower is called, a note for the user.
 func hopperTakes(l Launcher, s op.AttentionShape, strides []int, tensors ...device.Tensor) *hopperKernels {
 	if !l.SM90a() || s.TQ == 0 || s.TK == 0 {
 		return nil
@@ -105,7 +111,8 @@ func hopperTakes(l Launcher, s op.AttentionShape, strides []int, tensors ...devi
 	return hopper[s.Dim]
 }
 
-// hopperForward computes a by a kernel for sm_90a and returns true. If there is no such kernel for a, it returns false.
+// hopperForward launches a kernel for sm_90a that computes a, and returns true. If there is none
+// for a, it returns false.
 func hopperForward(l Launcher, a *op.Attention) bool {
 	k := hopperTakes(l, a.AttentionShape, []int{a.QStride, a.KStride}, a.Q, a.K, a.V, a.O)
 	if k == nil {
@@ -121,8 +128,8 @@ func hopperForward(l Launcher, a *op.Attention) bool {
 	return true
 }
 
-// hopperBackward computes the gradients of a by kernels for sm_90a and returns true; Delta must already be written. If
-// there are no such kernels for a, it returns false.
+// hopperBackward launches kernels for sm_90a that compute the gradients of a, and returns true;
+// Delta must already be written. If there are none for a, it returns false.
 func hopperBackward(l Launcher, a *op.AttentionBackward) bool {
 	k := hopperTakes(l, a.AttentionShape, []int{a.QStride, a.KStride, a.DQStride, a.DKStride}, a.Q, a.K, a.V, a.DO, a.DQ, a.DK, a.DV)
 	if k == nil {

@@ -1,26 +1,28 @@
-// Attention, backward, bf16, for sm_90a: what attention_backward.cuh computes, in the
-// same two parts and with the same promise of bits, by wgmma and TMA (hopper.cuh). Heads
-// have D elements exactly, rows lie at multiples of 16 bytes, and scores have no cap.
+// Attention, backward, bf16, for sm_90a: the same results as attention_backward.cuh, also by one
+// kernel for DK and DV and one for DQ, and also with the same bits in every run. It uses wgmma and
+// TMA (hopper.cuh). Heads have exactly D elements, rows lie at multiples of 16 bytes, and scores
+// have no cap.
 //
-// Both kernels have the warpgroups of attention_hopper.cuh: a producer, and two that own
-// 64 rows of the result each. What comes out of one product is, once rounded, the A
-// operand of the next one and never leaves registers.
+// Both kernels have the warpgroups of attention_hopper.cuh: a producer, and two that own 64 rows of
+// the result each. The result of one product, once rounded, is the A operand of the next one and
+// never leaves registers.
 #pragma once
 
 #include "attention_hopper.cuh"
 
 DEV void store_float(u32 to, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory"); }
 
-// anew is a with numbers that the compiler does not know to be the same, so that what it has found before is found
-// once more.
+// anew returns a with a field that the compiler takes for unknown. So it computes values derived
+// from the shape again, and does not keep them in registers.
 DEV Shape anew(Shape a) {
   asm volatile("" : "+r"(a.some_heads));
   return a;
 }
 
-// HopperKeyGradients has each block compute the gradients of BN keys of one key head. A tile is BM queries
-// of a head: Q, DO, LSE and Delta, in one of STAGES buffers. Wide heads have no room for the sums of both gradients in
-// registers: where BN is ROWS, the first warpgroup that computes has those of V, the second those of K.
+// HopperKeyGradients computes in each block DK and DV of BN keys of one key head. A tile is BM
+// queries of a head: Q, DO, LSE and Delta, in one of STAGES buffers. For wide heads, registers have
+// no room for the sums of both gradients. Then BN is ROWS and the two consumer warpgroups share the
+// same keys (APART): the first computes DV, the second DK.
 template <int D, int BN> struct HopperKeyGradients {
   static constexpr int BM = 64, STAGES = 2;
   static constexpr bool APART = BN == ROWS;
@@ -31,7 +33,7 @@ template <int D, int BN> struct HopperKeyGradients {
 
   float dk[D / 8][4], dv[D / 8][4];
 
-  // Work is what all warps of a block know of it.
+  // Work says what a block computes; all its warps know it.
   struct Work {
     Place place;
     int low, tiles, group; // the first query that sees a key, tiles from there on, heads that share the keys
@@ -45,7 +47,8 @@ template <int D, int BN> struct HopperKeyGradients {
     return true;
   }
 
-  // produce is the producer warp's part.
+  // produce is run by the producer warp: it has the TMA unit copy the block's keys and then one
+  // tile of queries after another to shared memory.
   DEV void produce(const Work &w, const TensorMap *q, const TensorMap *k, const TensorMap *v, const TensorMap *dout, const float *lse,
                    const float *delta, const Shape &a, u32 shared) {
     if (w.tiles == 0) return;
@@ -89,8 +92,8 @@ template <int D, int BN> struct HopperKeyGradients {
     }
   }
 
-  // add takes in the queries of a tile, for the gradients that are asked for; gap is from this warpgroup's first
-  // key to the place of the tile's first query.
+  // add adds the terms of a tile of queries to dv (if VALUES) and dk (if KEYS). gap is the distance
+  // from this warpgroup's first key to the place of the tile's first query.
   template <bool VALUES, bool KEYS> METHOD void add(Operand k, Operand q, u32 floats, int gap, const Shape &a) {
     float s[BM / 8][4], ds[BM / 8][4];
     u32 p[BM / 16][4], packed[BM / 16][4];
@@ -138,7 +141,8 @@ template <int D, int BN> struct HopperKeyGradients {
     if constexpr (KEYS) settled(packed), settled(dk);
   }
 
-  // consume is the part of one of the other two warpgroups, number 0 or 1.
+  // consume is run by each of the two other warpgroups, number 0 and 1: it adds up the terms of all
+  // tiles and writes its gradients.
   template <bool VALUES, bool KEYS> METHOD void consume(Work w, int number, bf16 *dk_out, bf16 *dv_out, i64 out_stride, const Shape &a, u32 shared) {
     int own = APART ? 0 : number * ROWS, gap = w.low + w.place.shift() - w.place.first - own; // own: the warpgroup's first key
     clear(dk);
@@ -154,12 +158,12 @@ template <int D, int BN> struct HopperKeyGradients {
           add<VALUES, KEYS>(k, beyond(q, stage * STAGE), shared + FLOATS_AT + stage * FLOATS, from, a);
         release(shared + FREE + 8 * stage);
         if (++stage == STAGES) stage = 0, parity ^= 1;
-        if ((from += BM) == end) from = gap; // the next head
+        if ((from += BM) == end) from = gap; // begin the next head
       }
     }
     if (APART) sync_some<256>(1); // every warp's products have read K and V
     else sync_some<128>(1 + number);
-    find_work(w, anew(a)); // kept, it would cost registers
+    find_work(w, anew(a)); // found again, because keeping it would cost registers
     if constexpr (VALUES) store(dv_out, out_stride, dv, 1.0f, own, w.place, shared + V_AT);
     if constexpr (KEYS) store(dk_out, out_stride, dk, a.scale, own, w.place, shared);
   }
@@ -171,7 +175,7 @@ template <int D, int BN> struct HopperKeyGradients {
                   const float *delta, i64 out_stride, const Shape &a, u32 shared) {
     Work w;
     if (!find_work(w, a)) return;
-    int group = warpgroup(), consumers = APART || w.place.nk - w.place.first > ROWS ? 2 : 1; // those that have keys
+    int group = warpgroup(), consumers = APART || w.place.nk - w.place.first > ROWS ? 2 : 1; // consumers: the warpgroups that have keys
     if (threadIdx_x == 0) {
       barrier_init(shared + KEYS_FILLED, 1);
       barrier_init(shared + RAW, 1);
@@ -198,7 +202,7 @@ template <int D, int BN> struct HopperKeyGradients {
   }
 };
 
-// HopperQueryGradients has each block compute the gradients of BM queries of one head. A tile is BN keys, K
+// HopperQueryGradients computes in each block DQ of BM queries of one head. A tile is BN keys, K
 // and V, in one of STAGES buffers, from the last to the first.
 template <int D, int BN> struct HopperQueryGradients {
   static constexpr int BM = 128, STAGES = 2;
@@ -210,7 +214,8 @@ template <int D, int BN> struct HopperQueryGradients {
 
   using Work = TilesOfKeys<BM, BN>;
 
-  // produce is the producer warp's part.
+  // produce is run by the producer warp: it has the TMA unit copy the block's queries and then one
+  // tile of keys after another to shared memory.
   DEV void produce(Work w, const TensorMap *q, const TensorMap *k, const TensorMap *v, const TensorMap *dout, const Shape &a, u32 shared) {
     if (w.left == 0) return;
     int lane = threadIdx_x & 31, stage = 0;
@@ -240,8 +245,8 @@ template <int D, int BN> struct HopperQueryGradients {
     }
   }
 
-  // add takes in the keys of a tile; gap is from the first of them to the place of this warpgroup's first
-  // query.
+  // add adds the terms of a tile of keys to dq. gap is the distance from the first of them to the
+  // place of this warpgroup's first query.
   METHOD void add(Operand q, Operand dout, Operand k, Operand v, const float (&lse)[2], const float (&delta)[2], int gap, const Shape &a) {
     float s[BN / 8][4], ds[BN / 8][4];
     u32 packed[BN / 16][4];
@@ -275,7 +280,8 @@ template <int D, int BN> struct HopperQueryGradients {
     settled(dq);
   }
 
-  // consume is the part of one of the other two warpgroups, number 0 or 1.
+  // consume is run by each of the two other warpgroups, number 0 and 1: it adds up the terms of all
+  // tiles and writes its rows of DQ.
   METHOD void consume(Work w, int number, bf16 *dq_out, const float *lse_in, const float *delta_in, i64 out_stride, const Shape &a, u32 shared) {
     int own = number * ROWS;
     clear(dq);

@@ -1,10 +1,9 @@
-// Attention, forward, bf16, for sm_90a: what attention_forward.cuh computes, by wgmma
-// and TMA.
+// Attention, forward, bf16, for sm_90a: the same results as attention_forward.cuh, by wgmma and
+// TMA.
 //
-// A block takes BM queries of a head, and goes over the keys in tiles of BN from the
-// last to the first. While tensor cores multiply P·V of one tile and Q·Kᵀ of the next, a
-// warpgroup turns scores into exponentials, and while it does that, tensor cores work for
-// the other one.
+// A block has BM queries of a head, and goes over the keys in tiles of BN from the last to the
+// first. While a warpgroup turns scores into exponentials, tensor cores multiply P·V of the tile
+// before and Q·Kᵀ of the next for it, or work for the other warpgroup.
 #pragma once
 
 #include "attention_hopper.cuh"
@@ -13,7 +12,8 @@ template <int D, int BN> struct HopperForward {
   static constexpr int BM = 128, STAGES = 2;
   static constexpr int TILE_BYTES = BN * D * 2;
   static constexpr int K_AT = BM * D * 2, V_AT = K_AT + STAGES * TILE_BYTES;
-  // Barriers of 8 bytes: Q, V before its rows are cleared, then those of the buffers of K and of V.
+  // Barriers of 8 bytes: Q_FILLED for Q, V_RAW for a tile of V whose rows of another sequence are
+  // yet to be cleared, and for each buffer of K and of V one for filled and one for free.
   static constexpr int Q_FILLED = V_AT + STAGES * TILE_BYTES, V_RAW = Q_FILLED + 8, K_FILLED = V_RAW + 8, K_FREE = K_FILLED + 8 * STAGES,
                        V_FILLED = K_FREE + 8 * STAGES, V_FREE = V_FILLED + 8 * STAGES;
   static constexpr float SLACK = 8.0f;
@@ -22,7 +22,8 @@ template <int D, int BN> struct HopperForward {
   float m[2], l[2]; // of rows g and g+8: about the maximum (unscaled), this lane's part of the sum
   float o[D / 8][4];
 
-  // produce is the producer warp's part. K comes a tile ahead of V.
+  // produce is run by the producer warp: it has the TMA unit copy Q and then one tile of K and V
+  // after another to shared memory. K comes a tile ahead of V.
   DEV void produce(Work w, const TensorMap *q, const TensorMap *k, const TensorMap *v, const Shape &a, u32 shared) {
     if (w.left == 0) return;
     int lane = threadIdx_x & 31, column = w.place.head / (a.heads / a.kv_heads) * D, row = (int)w.place.k0 + w.key, stage = 0;
@@ -56,7 +57,8 @@ template <int D, int BN> struct HopperForward {
     copy_tile<BN, D>(to, map, column, row, filled);
   }
 
-  // mask hides keys; gap is from the tile's first key to the place of this thread's first query.
+  // mask sets the scores of keys that a query does not see to −∞. gap is the distance from the
+  // tile's first key to the place of this thread's first query.
   DEV void mask(float (&s)[BN / 8][4], int gap, int window) {
     gap -= (threadIdx_x & 3) * 2;
     Seen seen = seen_within(window);
@@ -66,9 +68,10 @@ template <int D, int BN> struct HopperForward {
       for (int e = 0; e < 4; e++) s[n][e] = seen.at(gap + (e >> 1) * 8 - n * 8 - (e & 1)) ? s[n][e] : -INFINITY_F;
   }
 
-  // softmax turns scores into exponentials relative to the maxima and brings the sums to these maxima;
-  // down is what outputs are to be multiplied by. factor is scale·log2 e. A maximum stays until one
-  // SLACK above it comes, as in attention_forward.cuh.
+  // softmax turns scores into exponentials relative to each row's maximum, and rescales the sums so
+  // far to these maxima. down becomes the factor by which outputs must be multiplied. factor is
+  // scale·log₂ e. A maximum is replaced only by one that is more than SLACK above it, as in
+  // attention_forward.cuh.
   METHOD void softmax(float (&s)[BN / 8][4], float (&down)[2], float factor) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -79,7 +82,7 @@ template <int D, int BN> struct HopperForward {
       top = max_f(top, shuffle_xor(top, 2));
       if ((top - m[half]) * factor <= SLACK) top = m[half];
       float base = top == -INFINITY_F ? 0.0f : top;
-      down[half] = exp2_approx((m[half] - base) * factor); // 1, exactly, where the maximum stayed
+      down[half] = exp2_approx((m[half] - base) * factor); // exactly 1 if the maximum stayed
       m[half] = top;
       base *= factor;
       float sum = 0.0f;
@@ -94,7 +97,8 @@ template <int D, int BN> struct HopperForward {
     }
   }
 
-  // rescale multiplies outputs where a maximum of the warp moved: after the first tile that is rare.
+  // rescale multiplies the outputs by down, but only if a maximum of the warp changed: after the
+  // first tile that is rare.
   METHOD void rescale(const float (&down)[2]) {
     if (!__nvvm_vote_any_sync(0xffffffffu, down[0] != 1.0f || down[1] != 1.0f)) return;
 #pragma unroll
@@ -103,19 +107,21 @@ template <int D, int BN> struct HopperForward {
       for (int e = 0; e < 4; e++) o[n][e] *= down[e >> 1];
   }
 
-  // consider hides what a tile's queries do not see and takes its scores in; gap is from the tile's first key
-  // to the place of this warpgroup's first query.
+  // consider masks the scores of a tile, where its queries do not see all keys, and calls softmax.
+  // gap is the distance from the tile's first key to the place of this warpgroup's first query.
   METHOD void consider(float (&s)[BN / 8][4], float (&down)[2], int gap, const Shape &a) {
     if (crosses(gap, gap + ROWS - 1, 0, BN - 1, a.window)) mask(s, gap + row_of_thread(), a.window);
     softmax(s, down, a.scale * LOG2E);
   }
 
-  // The two warpgroups take turns with tensor cores, so that one multiplies while the other does not: barrier
-  // TURN + number is that of a warpgroup's turn, which the other one gives it.
+  // The two warpgroups take turns with the tensor cores: one multiplies while the other computes
+  // exponentials. Warpgroup number waits for its turn at the barrier TURN + number, and the other
+  // one arrives there to give the turn.
   static constexpr int TURN = 3;
   DEV void give_turn(int number) { arrive_some<256>(TURN + 1 - number); }
 
-  // consume is the part of one of the other two warpgroups, number 0 or 1.
+  // consume is run by each of the two other warpgroups, number 0 and 1: it goes over all tiles and
+  // writes O and LSE of its rows.
   METHOD void consume(Work w, int number, bf16 *out, float *lse, const Shape &a, u32 shared) {
     int own = number * ROWS;
     m[0] = m[1] = -INFINITY_F;
@@ -166,7 +172,8 @@ template <int D, int BN> struct HopperForward {
     finish(w.place, number, out, lse, a, shared);
   }
 
-  // finish writes O and LSE, by way of the warpgroup's part of Q's tile.
+  // finish writes O and LSE of a warpgroup. O passes through the warpgroup's part of Q's tile in
+  // shared memory.
   METHOD void finish(const Place &w, int number, bf16 *out, float *lse, const Shape &a, u32 shared) {
     float inverse[2];
 #pragma unroll
@@ -193,7 +200,7 @@ template <int D, int BN> struct HopperForward {
       for (int i = 0; i < STAGES; i++) {
         barrier_init(shared + K_FILLED + 8 * i, 1);
         barrier_init(shared + V_FILLED + 8 * i, 1);
-        barrier_init(shared + K_FREE + 8 * i, 4 * consumers); // one from each warp
+        barrier_init(shared + K_FREE + 8 * i, 4 * consumers); // one arrival from each warp
         barrier_init(shared + V_FREE + 8 * i, 4 * consumers);
       }
       barriers_ready();

@@ -13,7 +13,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// hopperCases span more tiles than the kernels for sm_90a have buffers.
+// hopperCases are attention cases with more tiles than the kernels for sm_90a have buffers, so that
+// buffers are reused.
 var hopperCases = []attentionCase{
 	{queries: []int{600}, heads: 2, kvHeads: 1, dim: 64},
 	{queries: []int{400}, heads: 2, kvHeads: 1, dim: 128},
@@ -31,8 +32,9 @@ func (c *attentionCase) hopperTakes() bool {
 	return (c.dim%64 == 0 && c.dim <= 256) && c.softcap == 0 && c.beyond%8 == 0 && c.at%8 == 0
 }
 
-// TestAttentionHopper runs the cases of the other kernels, and more, with kernels for sm_90a. Other kernels compute
-// the rest, and that is noted.
+// TestAttentionHopper: with kernels for sm_90a, all attention cases and hopperCases agree with the
+// oracle. Cases that these kernels do not support run on the other kernels, and Slower is called
+// for them.
 func TestAttentionHopper(t *testing.T) {
 	if testkit.Race {
 		t.Skip("slow under the race detector, for which TestOp runs the same interpreter")
@@ -74,7 +76,8 @@ func TestAttentionHopper(t *testing.T) {
 	}
 }
 
-// TestLackingForSM90a: the cases without a kernel for sm_90a.
+// TestLackingForSM90a: LackingForSM90a returns the right reason for each type, head size and
+// softcap without a kernel for sm_90a.
 func TestLackingForSM90a(t *testing.T) {
 	for _, c := range []struct {
 		dim    int
@@ -91,8 +94,8 @@ func TestLackingForSM90a(t *testing.T) {
 	}
 }
 
-// TestAttentionHopperNeighbours: no value of another sequence affects a sequence's results, not even a NaN, although
-// tiles across its end load rows of both.
+// TestAttentionHopperNeighbours: values of a neighbouring sequence, even NaN, do not change a
+// sequence's results. Tiles across its end do load rows of both.
 func TestAttentionHopperNeighbours(t *testing.T) {
 	testkit.NotShort(t)
 	for _, dim := range []int{64, 128, 192, 256} {
@@ -133,7 +136,7 @@ func TestAttentionHopperNeighbours(t *testing.T) {
 	}
 }
 
-// TestAttentionHopperNaN checks that a NaN in the input reaches the result.
+// TestAttentionHopperNaN: a NaN in the input appears in the result; no maximum or mask hides it.
 func TestAttentionHopperNaN(t *testing.T) {
 	testkit.NotShort(t)
 	dev := newRig()

@@ -17,7 +17,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// attentionCase is a shape that crosses the edges of tiles, which are 32, 64 or 128 wide.
+// attentionCase is a shape of attention. The cases below cross the edges of tiles, which are 32, 64
+// or 128 wide.
 type attentionCase struct {
 	queries, keys  []int // nil keys: the same as queries
 	heads, kvHeads int
@@ -48,11 +49,11 @@ var attentionCases = []attentionCase{
 	{queries: []int{200}, heads: 2, kvHeads: 1, dim: 80, window: 64},
 	{queries: []int{257}, heads: 1, kvHeads: 1, dim: 104, window: 65},
 	{queries: []int{150}, heads: 1, kvHeads: 1, dim: 136, window: 33},
-	// Windows whose edge is the edge of a tile.
+	// Windows that end at the edge of a tile.
 	{queries: []int{200}, heads: 1, kvHeads: 1, dim: 64, window: 2},
 	{queries: []int{200}, heads: 1, kvHeads: 1, dim: 128, window: 2},
 	{queries: []int{256}, heads: 1, kvHeads: 1, dim: 128, window: 191, spike: 64}, // the first position that does not attend to it is a tile's last
-	// Of one tile, the last query of a warp sees only the first key.
+	// Cases in which the last query of a warp sees only the first key of some tile.
 	{queries: []int{130}, keys: []int{131}, heads: 1, kvHeads: 1, dim: 128, spike: 64},
 	{queries: []int{130}, keys: []int{131}, heads: 1, kvHeads: 1, dim: 256, spike: 64},
 	{queries: []int{130}, keys: []int{131}, heads: 1, kvHeads: 1, dim: 128, window: 2},
@@ -72,7 +73,7 @@ var attentionCases = []attentionCase{
 	{queries: []int{0, 2}, keys: []int{65, 128}, heads: 2, kvHeads: 2, dim: 128},
 	{queries: []int{5, 66, 1}, keys: []int{4, 65, 0}, heads: 2, kvHeads: 1, dim: 72}, // the first queries attend to no key
 	{queries: []int{130}, keys: []int{129}, heads: 1, kvHeads: 1, dim: 128, window: 10},
-	// Caps that bend scores of a few units and more.
+	// Softcaps small enough to change scores of a few units.
 	{queries: []int{127, 1, 129}, heads: 2, kvHeads: 1, dim: 128, beyond: 8, softcap: 2},
 	{queries: []int{33, 65}, heads: 1, kvHeads: 1, dim: 256, beyond: 8, softcap: 1},
 	{queries: []int{70}, heads: 1, kvHeads: 1, dim: 200, at: 1, softcap: 3},
@@ -109,7 +110,7 @@ func TestAttentionTiles(t *testing.T) {
 	}
 }
 
-// attentionRun is a case with its tensors.
+// attentionRun is one attention case with its tensors on the rig, the emulated device.
 type attentionRun struct {
 	t     *testing.T
 	dev   *rig
@@ -168,7 +169,7 @@ func (r *attentionRun) ints(v []int32) device.Tensor {
 	return t
 }
 
-// put stores v rounded to t's type and returns what is stored.
+// put stores v, rounded to t's type, in the device memory of t, and returns the rounded values.
 func (r *attentionRun) put(t device.Tensor, v []float64) []float64 {
 	b := r.dev.bytes(t.Mem())
 	for i, x := range v {
@@ -193,9 +194,9 @@ func (r *attentionRun) get(t device.Tensor) []float64 {
 	return v
 }
 
-// random puts n random elements of the compute type on the device and returns them
-// with their values. Rows are stride long; the first width elements belong to heads
-// and the rest is NaN.
+// random makes a tensor of random elements of the compute type and returns it with its values. Rows
+// are stride elements long. The first width elements of a row belong to heads, and the rest are
+// NaN.
 func (r *attentionRun) random(rows, stride, width int) (device.Tensor, []float64) {
 	t, v := r.alloc(r.dt, rows*stride, r.c.at), make([]float64, rows*stride)
 	for i := range v {
@@ -230,8 +231,9 @@ func (r *attentionRun) same(name string, got device.Tensor, want []float64, stri
 	}
 }
 
-// bound is as in the table of operations: n summed products and, in bf16, some
-// roundings too.
+// bound returns the allowed relative error of a result that sums n products. It has the form of the
+// bounds in the conformance tests: fp32 rounding of n terms, and in bf16 also the given number of
+// roundings to bf16.
 func (r *attentionRun) bound(n, roundings int) float64 {
 	b := 8 * (8 + math.Sqrt(float64(n))) / (1 << 24)
 	if r.dt == device.BF16 {
@@ -240,8 +242,9 @@ func (r *attentionRun) bound(n, roundings int) float64 {
 	return b
 }
 
-// backwards returns the variants of the backward to run: each kernel that may compute it, and repetitions that must
-// give the same bits. Long tests repeat each variant.
+// backwards returns the variants of the backward to run: with and without memory for sums, and with
+// more shared memory. All variants of one kernel must give the same bits. Long tests run each
+// variant twice.
 func (r *attentionRun) backwards(sums device.Tensor) []backwardBy {
 	whole := backwardBy{sums: sums, shared: 163 << 10} // no bit depends on how much shared memory there is
 	switch all := []backwardBy{{}, {sums: sums}, whole, {}, {sums: sums}}; {
@@ -254,18 +257,20 @@ func (r *attentionRun) backwards(sums device.Tensor) []backwardBy {
 	}
 }
 
-// backwardBy is one variant of a backward.
+// backwardBy is one variant of a backward: its memory for sums, if any, and the GPU's shared memory
+// in bytes.
 type backwardBy struct {
 	sums   device.Tensor
 	shared int
 }
 
-// summed reports whether the kernels with sums compute a here.
+// summed reports whether the kernel that computes all gradients with memory for sums computes a on
+// this rig.
 func (r *attentionRun) summed(a *op.AttentionBackward) bool {
 	return kernels.Summed(a) && !(r.dev.sm90a && r.c.hopperTakes())
 }
 
-// check runs the forward, and the backward several times, with and without sums.
+// check compares the forward and all variants of the backward with the oracle.
 func (r *attentionRun) check() {
 	c, dim := r.c, r.c.dim
 	wide, narrow := c.heads*dim, c.kvHeads*dim
@@ -342,7 +347,7 @@ func (r *attentionRun) ok() {
 	}
 }
 
-// TestAttentionNaN checks that a NaN in the input reaches the result.
+// TestAttentionNaN: a NaN in the input appears in the result; no maximum or mask hides it.
 func TestAttentionNaN(t *testing.T) {
 	testkit.NotShort(t)
 	for _, dt := range []device.DType{device.F32, device.BF16} {

@@ -14,8 +14,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestMissingBarriers removes every barrier of cross entropy, one at a time. Some barriers separate accesses to
-// shared memory, others the accesses to a row's gradient and its target in global memory.
+// TestMissingBarriers: the emulator notices when any one barrier of the cross entropy kernels is
+// removed, unless the barrier is redundant. Some barriers separate accesses to shared memory,
+// others the accesses to a row's gradient and its target in global memory.
 func TestMissingBarriers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves it out: each barrier costs a second")
@@ -41,15 +42,16 @@ func TestMissingBarriers(t *testing.T) {
 			s, _ := dev.NewStream("")
 			e := &elements{t: t, dev: dev, s: s.(*rigStream), dt: dt, rng: rand.New(rand.NewPCG(7, 8))}
 			e.loss(2500, lossForm{}, false)
-			// Several warps for each part. The last column of the last part belongs to a chunk that a later warp
-			// writes.
+			// Both shards are so large that several warps work on a row. The last column of the
+			// last shard belongs to a chunk that a later warp writes.
 			e.shards(13009, lossForm{})
 			if err := s.Close(); err != nil {
 				caught = append(caught, err.Error())
 			}
 		}
-		// The whole row's kernels already have a barrier in the scan, between reading the target's logit in all
-		// threads and writing the gradient over it.
+		// These two barriers stand between reading the target's logit in all threads and
+		// overwriting it with the gradient. In the kernels for a whole vocabulary, the scan of the
+		// row already has a barrier there.
 		redundant := n == 1 || n == 7
 		line := 1 + bytes.Count(source[:at], []byte("\n"))
 		if redundant != (len(caught) == 0) {

@@ -1,25 +1,25 @@
-// AddBiasGrad: db (N) f32 += Σ_t dy (T, N) act. Accumulates, in two kernels: the
-// first sums slices of rows, the second adds the slices' sums, always by the same
-// tree. RMSNormBackward uses the second one too.
+// AddBiasGrad: db (N) f32 += Σ_t dy (T, N) act, in two kernels. The first sums slices of rows, the
+// second adds the slices' sums, always in the same order. RMSNormBackward uses the second one too.
 //
-// The least a call moves is one read of dy: 2 bytes an element in bf16.
+// No call can move fewer bytes than one read of dy: 2 bytes an element in bf16.
 //
-// With weights, w (P) f32 of rows that index (T) i32 names, it is
+// WeightedBiasGrad multiplies the rows by weights. Row t has the weight w[index[t]], with w (P) f32
+// and index (T) i32:
 //
-//	WeightedBiasGrad  db (C) f32 += Σ_t w[index[t]]·dy, by the same kernels as AddBiasGrad;
-//	                  dw[index[t]] += Σ_c dy·b of row t (no index comes twice)
+//	db (C) f32 += Σ_t w[index[t]]·dy, by the same kernels as AddBiasGrad
+//	dw[index[t]] += Σ_c dy·b of row t, with b (C) f32; no index comes twice
 //
-// b (C) f32. An index outside 0 … P−1 makes db NaN and writes no dw. blockIdx.x is the row of dw.
+// An index outside 0 … P−1 makes db NaN and writes no dw. blockIdx.x is the row of dw.
 #include "common.cuh"
 
-static constexpr int WARPS = 8;  // of a block of the first kernel; warp w takes rows w, w + WARPS …
-static constexpr int AHEAD = 8;  // rows a warp has in flight
+static constexpr int WARPS = 8;  // warps of a block of the first kernel; warp w sums rows w, w + WARPS …
+static constexpr int AHEAD = 8;  // rows that a warp loads at a time
 static constexpr int LANES = 32; // columns of a block of the second kernel
-static constexpr int PARTS = 32; // threads that share the slices of a column there
+static constexpr int PARTS = 32; // threads that share the slices of a column in the second kernel
 
 DEV float weight_at(const float *w, int at, int count) { return (u32)at < (u32)count ? w[at] : NAN_F; }
 
-// Weights are those of rows, and NoWeights of rows that have none.
+// Weights has the weights of rows. NoWeights has the same methods for rows without weights.
 struct Weights {
   const float *w;
   const int *index;
@@ -32,8 +32,8 @@ struct NoWeights {
   METHOD float times(float, float v) const { return v; }
 };
 
-// bias_slice: blockIdx.x is the block of 32·N columns, blockIdx.y the slice of each
-// rows; part (slices, columns) f32 is overwritten.
+// bias_slice sums one slice of each rows: blockIdx.x is the block of 32·N columns, blockIdx.y the
+// slice. It overwrites part (slices, columns) f32.
 template <int N, class T, class By> DEV void bias_slice(float *part, const T *dy, int rows, int columns, int each, By by) {
   __shared__ __attribute__((aligned(16))) float sums[WARPS][32 * N];
   int lane = threadIdx_x & 31, warp = threadIdx_x >> 5, col = (blockIdx_x * 32 + lane) * N;
@@ -74,7 +74,7 @@ template <int N, class T, class By> DEV void bias_slice(float *part, const T *dy
   }
 }
 
-static constexpr int ROW_THREADS = 256; // at most, of a block that has a row
+static constexpr int ROW_THREADS = 256; // most threads of a block that has one row
 template <int N, class T> DEV void weight_grad(float *dw, const T *dy, const float *b, const int *index, int columns, int count) {
   __shared__ __attribute__((aligned(16))) float space[MAX_WARPS];
   zero_space(space, MAX_WARPS);

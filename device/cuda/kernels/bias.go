@@ -21,9 +21,10 @@ func AddBiasGrad(l Launcher, a *op.AddBiasGrad) {
 	sumSlices(l, &biasSlice, a.DB, a.DY, a.T, a.N, wide, nil)
 }
 
-// sumSlices adds the sum of the rows of x (rows, columns) to dst (columns). One of kernels (wide: the one that accesses
-// 16 bytes at a time) sums slices, ranges of the rows. A second kernel adds the sums of the slices. further appends
-// more parameters of the first kernel; nil: none.
+// sumSlices adds the sum of the rows of x (rows, columns) to dst (columns). One of kernels sums
+// slices, which are ranges of rows; wide selects the form with accesses of 16 bytes. A second
+// kernel adds the slices' sums to dst. The function further appends more parameters of the first
+// kernel; nil: none.
 func sumSlices(l Launcher, kernels *byAccess, dst, x device.Tensor, rows, columns int, wide bool, further func(*Params)) {
 	const threads, leastRows, wantBlocks = 256, 64, 1024
 	blocks := ceilDiv(int64(columns), int64(32*chunkOf(wide, x.DType)))
@@ -37,9 +38,9 @@ func sumSlices(l Launcher, kernels *byAccess, dst, x device.Tensor, rows, column
 	addUp(l, dst, part, slices, columns)
 }
 
-// slicesOf cuts count rows into at most `most` slices of each rows, at least `least`. It returns their number and size,
-// and memory part for a sum of each slice and column. All of it depends only on shapes and their alignment, so the
-// order of sums does too.
+// slicesOf cuts count rows into at most `most` slices of each rows, where each is at least `least`.
+// It returns the number and the size of slices, and scratch memory part for one sum for each slice
+// and column. All of it depends only on shapes and their alignment, so the order of sums does too.
 func slicesOf(l Launcher, count, columns, least, most int64) (part device.Tensor, slices, each int) {
 	size := max(least, ceilDiv(count, max(most, 1)))
 	n := ceilDiv(count, size)

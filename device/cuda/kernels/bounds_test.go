@@ -10,7 +10,8 @@ import (
 	"mt/device/op"
 )
 
-// bounded is a Launcher that runs nothing, for a GPU with limited shared memory and a watchdog.
+// bounded is a Launcher that counts launches and runs none. It stands for a GPU with the given
+// shared memory and, if most is above 0, a watchdog.
 type bounded struct {
 	largest
 	shared   int
@@ -28,8 +29,8 @@ func (b *bounded) Launch(k *kernels.Kernel, _, _ kernels.Dim3, shared int, _ *ke
 func (b *bounded) SharedBytes() int              { return b.shared }
 func (b *bounded) MostWork(device.DType) float64 { return b.most }
 
-// attention launches attention over one sequence of tokens and its backward, with sums. It returns the number of
-// launches of each kernel whose name starts with prefix.
+// attention launches attention over one sequence, and its backward with memory for sums. It returns
+// the number of launches of each kernel whose name starts with prefix.
 func (b *bounded) attention(prefix string, tokens, heads, kvHeads, dim int) map[string]int {
 	b.dt, b.launched = device.BF16, map[string]int{}
 	shape := op.AttentionShape{CuQ: b.ints(2), CuK: b.ints(2), Seqs: 1, TQ: tokens, TK: tokens, MaxQ: tokens, MaxK: tokens, Heads: heads, KVHeads: kvHeads, Dim: dim, Scale: 1}
@@ -46,7 +47,8 @@ func (b *bounded) attention(prefix string, tokens, heads, kvHeads, dim int) map[
 	return out
 }
 
-// TestGradientsFitSharedMemory: a GPU whose shared memory is too small for the larger kernel gets the smaller one.
+// TestGradientsFitSharedMemory: the larger kernel for all gradients runs only if the GPU has enough
+// shared memory; otherwise the smaller one runs.
 func TestGradientsFitSharedMemory(t *testing.T) {
 	for _, tc := range []struct {
 		shared, dim int
@@ -62,8 +64,8 @@ func TestGradientsFitSharedMemory(t *testing.T) {
 	}
 }
 
-// TestGradientsOfGroupsUnderAWatchdog: a launch of all gradients has five products for each query head of its groups,
-// and no more groups than the watchdog allows.
+// TestGradientsOfGroupsUnderAWatchdog: a launch for all gradients counts five matrix products for
+// each query head. It has no more groups of heads than the watchdog's limit of FLOPs allows.
 func TestGradientsOfGroupsUnderAWatchdog(t *testing.T) {
 	const tokens, kvHeads, dim = 256, 4, 64
 	for _, heads := range []int{4, 8, 32} {
@@ -77,7 +79,8 @@ func TestGradientsOfGroupsUnderAWatchdog(t *testing.T) {
 	}
 }
 
-// TestHopperUnderAWatchdog: launches of kernels for sm_90a have no more heads than the watchdog allows.
+// TestHopperUnderAWatchdog: a launch of a kernel for sm_90a has no more heads than the watchdog's
+// limit of FLOPs allows.
 func TestHopperUnderAWatchdog(t *testing.T) {
 	const tokens, heads, kvHeads, dim = 256, 8, 2, 128
 	const product = 2 * tokens * tokens * dim // FLOPs of a head

@@ -1,15 +1,14 @@
-// What every kernel file starts from: the CUDA keywords (there is no toolkit
-// to include them from), bf16 conversions, approximate functions and reductions.
+// What every kernel file starts from: the CUDA keywords (there is no toolkit to include them from),
+// bf16 conversions, approximate functions and reductions.
 //
-// Conventions: T tokens, C or N columns; indices that may exceed 2^31 are i64.
-// "act" is float or bf16, chosen by template; sums are float.
+// Conventions: T tokens, C or N columns; indices that may exceed 2^31 are i64. "act" is float or
+// bf16, chosen by template; sums are float.
 //
-// What is promised here: everything is inlined and nothing is kept in local memory.
-// warp_…, block_… and reduce_… must be called by all the threads that they are
-// about, and give all of these the same bits; the order of their sums depends on
-// the number of threads alone. A chunk is N neighbouring elements of act, held in
-// registers as they lie in memory. N is either 1 or the number that fills 16 bytes
-// (VEC), and then a chunk's address is a multiple of 16.
+// Rules of this file: everything is inlined and nothing is kept in local memory. All threads of a
+// warp, block or team must call its warp_…, block_… and team_… functions. The functions give all
+// these threads the same bits; the order of their sums depends on the number of threads alone. A
+// chunk is N neighbouring elements of act, held in registers as they lie in memory. N is either 1
+// or the number that fills 16 bytes (VEC), and then a chunk's address is a multiple of 16.
 #pragma once
 
 #define __global__ __attribute__((global))
@@ -17,7 +16,7 @@
 #define __shared__ __attribute__((shared))
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 #define DEV static __attribute__((device, always_inline)) inline
-// METHOD is DEV for a member function that has a this.
+// METHOD is DEV for non-static member functions.
 #define METHOD __attribute__((device, always_inline)) inline
 
 typedef long long i64;
@@ -40,11 +39,13 @@ typedef u32 u32x2 __attribute__((ext_vector_type(2)));
 #define gridDim_y ((int)__nvvm_read_ptx_sreg_nctaid_y())
 #define blockDim_x ((int)__nvvm_read_ptx_sreg_ntid_x())
 
-// Dynamic shared memory: one array for every kernel of a file.
+// DYNAMIC_SHARED declares the dynamic shared memory as an array. All kernels of a file use the same
+// array.
 #define DYNAMIC_SHARED(name) extern __attribute__((shared, aligned(128))) u8 name[]
 
-// A wait for what another block, another warp or the TMA unit does traps after this many periods of 2^32
-// cycles, some 20 seconds: a launch that would hang becomes an error. Only polls that fail read the clock.
+// A kernel that waits for another block, another warp or the TMA unit traps after this many periods
+// of 2^32 cycles, some 20 seconds. So a launch that would hang becomes an error. Only polls that
+// fail read the clock.
 #define MOST_PERIODS "8"
 
 DEV void sync_threads() { __nvvm_bar_sync(0); }
@@ -59,7 +60,8 @@ DEV float float_of(u32 x) { return __builtin_bit_cast(float, x); }
 DEV float to_float(float x) { return x; }
 DEV float to_float(bf16 x) { return float_of((u32)x.bits << 16); }
 
-// pack_bf16 rounds to nearest even; lo is the element at the lower address.
+// pack_bf16 rounds two floats to nearest even and packs them; lo is the element at the lower
+// address.
 DEV u32 pack_bf16(float lo, float hi) {
   u32 d;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(hi), "f"(lo));
@@ -93,7 +95,7 @@ DEV float shuffle_xor(float x, int lane_mask) {
   return float_of(__nvvm_shfl_sync_bfly_i32(0xffffffffu, bits_of(x), lane_mask, 31));
 }
 
-// warp_sum and warp_max give every lane the result.
+// warp_sum and warp_max return the sum and the maximum of x over the 32 lanes, in every lane.
 DEV float warp_sum(float x) {
 #pragma clang loop unroll(disable)
   for (int m = 16; m > 0; m >>= 1) x += shuffle_xor(x, m);
@@ -120,9 +122,9 @@ template <int WARPS> DEV float block_sum(float x, float *space) {
 
 static constexpr int MAX_WARPS = 16; // of a block that calls block_sum_any
 
-// block_sum_any is block_sum for any number of warps up to MAX_WARPS; space holds
-// MAX_WARPS floats, at a multiple of 16 bytes, that were zero behind the block's
-// warps before its first call (zero_space). Two calls in a row need two spaces.
+// block_sum_any is block_sum for any number of warps up to MAX_WARPS. space holds MAX_WARPS floats,
+// at a multiple of 16 bytes. Before the first call zero_space must have cleared it, since it adds
+// all of them. Two calls in a row need two spaces.
 DEV float block_sum_any(float x, float *space) {
   x = warp_sum(x);
   if (blockDim_x == 32) return x;
@@ -137,13 +139,13 @@ DEV float block_sum_any(float x, float *space) {
   return sum;
 }
 
-// zero_space clears n floats of shared memory for the whole block.
+// zero_space clears n floats of shared memory; all threads of the block call it.
 DEV void zero_space(float *space, int n) {
   for (int i = threadIdx_x; i < n; i += blockDim_x) space[i] = 0.0f;
   sync_threads();
 }
 
-// team_sum sums over teams of neighbouring lanes, a power of two in size.
+// team_sum returns the sum of x over a team: team neighbouring lanes, a power of two.
 DEV float team_sum(float x, int team) {
 #pragma clang loop unroll(disable)
   for (int m = team >> 1; m > 0; m >>= 1) x += shuffle_xor(x, m);
@@ -178,8 +180,8 @@ DEV void unpack(float (&v)[8], u32x4 x) {
   for (int i = 0; i < 4; i++) v[2 * i] = low_bf16(x[i]), v[2 * i + 1] = high_bf16(x[i]);
 }
 
-// keep_packed makes the compiler unpack x again after this point, rather than hold
-// its floats, which take twice the registers of bf16.
+// keep_packed makes the compiler convert x to floats again after this point. Otherwise it would
+// keep the floats, which take twice the registers of bf16.
 DEV void keep_packed(u32x4 &x) {
   u32 a = x.x, b = x.y, c = x.z, d = x.w;
   asm volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d));
@@ -189,7 +191,7 @@ DEV void keep_packed(f32x4 &) {}
 DEV void keep_packed(bf16 &) {}
 DEV void keep_packed(float &) {}
 
-// pack rounds to nearest even.
+// pack converts floats to a chunk of act, rounding to nearest even.
 DEV void pack(float &x, const float (&v)[1]) { x = v[0]; }
 DEV void pack(bf16 &x, const float (&v)[1]) { x.bits = (u16)pack_bf16(v[0], 0.0f); }
 DEV void pack(f32x4 &x, const float (&v)[4]) { x = f32x4{v[0], v[1], v[2], v[3]}; }
@@ -204,7 +206,7 @@ template <int N, class T> DEV void store_floats(T *p, const float (&v)[N]) {
   store_chunk<N>(p, x);
 }
 
-// load_f32 reads N floats: one, or a multiple of four at a multiple of 16 bytes.
+// load_f32 reads N floats. N is 1, or a multiple of four; then p is a multiple of 16 bytes.
 template <int N> DEV void load_f32(float (&v)[N], const float *p) {
   if constexpr (N == 1) {
     v[0] = *p;
@@ -217,7 +219,7 @@ template <int N> DEV void load_f32(float (&v)[N], const float *p) {
     }
   }
 }
-// store_f32 is the reverse of load_f32.
+// store_f32 writes N floats. N is 1, or a multiple of four; then p is a multiple of 16 bytes.
 template <int N> DEV void store_f32(float *p, const float (&v)[N]) {
   if constexpr (N == 1) {
     *p = v[0];
@@ -227,15 +229,15 @@ template <int N> DEV void store_f32(float *p, const float (&v)[N]) {
   }
 }
 
-// rsqrt_newton is 1/sqrt x, to about an ulp, for normal x.
+// rsqrt_newton returns 1/√x for normal x, to about an ulp, by one Newton step on the approximation.
 DEV float rsqrt_newton(float x) {
   float y = rsqrt_approx(x);
   return y + 0.5f * y * __builtin_fmaf(-x * y, y, 1.0f);
 }
 
-// log_f is the natural logarithm of a normal x, to about an ulp: x = 2^e·m with m
-// in [√½, √2), log m = 2·atanh((m-1)/(m+1)) by its series, whose next term is
-// under 1e-10. log 1 is exactly 0.
+// log_f is the natural logarithm of a normal x, to about an ulp. With x = 2^e·m and m in [√½, √2),
+// log m = 2·atanh((m−1)/(m+1)). The series of atanh ends before a term that is under 1e-10.
+// log_f(1) is exactly 0.
 DEV float log_f(float x) {
   u32 bits = bits_of(x);
   if (bits - 0x00800000u >= 0x7f000000u) return log2_approx(x) * LN2; // 0, subnormal, negative, infinite, NaN
@@ -247,16 +249,16 @@ DEV float log_f(float x) {
   return __builtin_fmaf(e, 0.693359375f, 2.0f * s + low);
 }
 
-// sigmoids gives σ(x) and σ(−x), both to a few ulps, from the exponential of −|x|,
-// which is at most 1.
+// sigmoids sets up to σ(x) and down to σ(−x), both to a few ulps. It uses the exponential of −|x|,
+// which is at most 1 and cannot overflow.
 DEV void sigmoids(float x, float &up, float &down) {
   float e = exp_approx(-__builtin_fabsf(x)), large = rcp_approx(1.0f + e), small = e * large;
   up = x >= 0.0f ? large : small;
   down = x >= 0.0f ? small : large;
 }
 
-// tanh_f is the hyperbolic tangent to a few ulps, near 0 too: below 0.55 an odd
-// polynomial (fitted; relative error under 2^-24), above 1 − 2/(1 + exp 2|x|).
+// tanh_f is the hyperbolic tangent to a few ulps, also near 0. For |x| below 0.55 it is an odd
+// polynomial (fitted; relative error under 2^-24), above that 1 − 2/(1 + exp 2|x|).
 DEV float tanh_f(float x) {
   float size = __builtin_fabsf(x), q = x * x;
   float near = q * (-0.3333294690f + q * (0.1332072616f + q * (-0.05267188326f + q * 0.01643771864f)));

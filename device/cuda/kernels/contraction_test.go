@@ -17,8 +17,9 @@ var (
 	result  = regexp.MustCompile(`^\s*(?:@\S+\s+)?\S+\s+\{?(%f\d+)`)
 )
 
-// contracted returns PTX in which every product and sum within straight-line code is one fma, as a driver's compiler
-// may generate, and the number of these fma.
+// contracted returns PTX in which a multiplication followed by an addition in straight-line code is
+// one fma instruction, as a driver's compiler may generate. It also returns the number of these
+// fma.
 func contracted(source string) (string, int) {
 	type factors struct{ a, b string }
 	known, made := map[string]factors{}, 0
@@ -62,8 +63,9 @@ func contracted(source string) (string, int) {
 	return strings.Join(lines, ""), made
 }
 
-// TestContracted runs operations with kernels whose products and sums are contracted. They stay within their bounds,
-// and promises of equal bits hold. Without MT_LONG it runs one in 15 cases of the operations with such kernels.
+// TestContracted: if the driver's compiler contracts products and sums to fma, results stay within
+// the bounds of the conformance tests, and operations that promise equal bits keep that promise.
+// Without MT_LONG it runs one in 15 cases of the operations whose kernels change.
 func TestContracted(t *testing.T) {
 	testkit.NotShort(t)
 	dev, made := newRig(), map[string]int{}

@@ -1,17 +1,16 @@
-// Convert: dst (n) = src (n) in dst's type; bf16 is rounded to nearest even, equal
-// types are copied bit by bit. Overwrites dst. The least a call moves is what it
-// moves: one read of src and one write of dst, 6 bytes an element between fp32 and
-// bf16.
+// Convert: dst (n) = src (n) in dst's type. bf16 is rounded to nearest even, equal types are copied
+// bit by bit. It overwrites dst. No call can move fewer bytes than it does: one read of src and one
+// write of dst, 6 bytes an element between fp32 and bf16.
 //
-// A thread moves UNITS units of N elements, THREADS units apart; the n % N that are
-// left over go one by one.
+// A thread moves UNITS units of N elements, which are THREADS units apart. The n % N remaining
+// elements go one by one.
 #include "common.cuh"
 
 static constexpr int THREADS = 256;
 static constexpr int UNITS = 4;
 
-// A unit of four: both sides of a conversion are then read and written without
-// gaps. bf16 needs 8 bytes of alignment, fp32 16.
+// read4 and write4 move units of four elements, so that both sides of a conversion are accessed
+// without gaps. bf16 needs 8 bytes of alignment, fp32 16.
 DEV void read4(float (&v)[4], const float *p) { unpack(v, *(const f32x4 *)p); }
 DEV void read4(float (&v)[4], const bf16 *p) {
   u32x2 x = *(const u32x2 *)p;
@@ -40,7 +39,7 @@ template <class Dst, class Src> DEV void convert(Dst *dst, const Src *src, i64 n
     if (first + i * THREADS < n) store(dst + first + i * THREADS, to_float(src[first + i * THREADS]));
 }
 
-// copy moves units of 16 bytes, then what is left.
+// copy_units copies units of 16 bytes, then the remaining elements one by one.
 template <class T, class Wide> DEV void copy_units(T *dst, const T *src, i64 n) {
   constexpr int N = sizeof(Wide) / sizeof(T);
   i64 units = n / N, first = (i64)blockIdx_x * (THREADS * UNITS) + threadIdx_x;

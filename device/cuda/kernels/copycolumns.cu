@@ -1,6 +1,6 @@
-// CopyColumns: columns 0 … C−1 of each of T rows of src, src_stride elements apart, go to
-// those of dst, dst_stride apart; act, bit by bit. Overwrites. The least a call moves: one
-// read and one write of T·C elements.
+// CopyColumns copies columns 0 … C−1 of each of T rows of src to the same columns of dst, bit by
+// bit; act. Rows are src_stride and dst_stride elements apart. It overwrites dst's columns. No call
+// can move fewer bytes than it does: one read and one write of T·C elements.
 //
 // blockIdx.x is the row, blockIdx.y a block of its columns.
 #include "common.cuh"

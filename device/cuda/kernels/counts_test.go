@@ -22,7 +22,8 @@ var rewrite = flag.Bool("rewrite", false, "write testdata/counts.txt anew")
 
 const countsFile = "testdata/counts.txt"
 
-// counted adds a launch's counts to those of its kernel.
+// counted adds the counts of one launch (instructions, memory requests) to the counts of its
+// kernel.
 func (r *rig) counted(kernel string, c *ptx.Counts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,8 +33,9 @@ func (r *rig) counted(kernel string, c *ptx.Counts) {
 	r.counts[kernel].Add(c, 1)
 }
 
-// compareCounts compares every kernel's counts, over all cases of the table of operations and countOthers, with
-// countsFile. So it notices every change of a kernel's work. An intended change rewrites the file.
+// compareCounts compares every kernel's counts, summed over all conformance cases and countOthers,
+// with countsFile. So it fails on every change of a kernel's work. An intended change must rewrite
+// the file.
 func (r *rig) compareCounts(t *testing.T) {
 	r.countOthers(t)
 	var b strings.Builder
@@ -81,7 +83,7 @@ func writeCounts(b *strings.Builder, name string, c *ptx.Counts) {
 	b.WriteByte('\n')
 }
 
-// countOthers runs the kernels without a case in the table of operations, in zeroed memory.
+// countOthers runs, on zeroed memory, the kernels that no conformance case uses.
 func (r *rig) countOthers(t *testing.T) {
 	s := &rigStream{rig: r}
 	zeros := func(dt device.DType, n int) device.Tensor {

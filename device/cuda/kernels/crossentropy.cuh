@@ -1,42 +1,42 @@
-// What cross entropy does, with softcaps (crossentropy_cap.cu) and without
-// (crossentropy.cu), with terms beside −log p (crossentropy_terms.cu, crossentropy_terms_cap.cu)
-// and without, over rows of logits (T, V) act, in place.
+// Cross entropy over rows of logits (T, V) act, in place. This file is for all variants: with
+// softcaps (crossentropy_cap.cu) and without (crossentropy.cu), and both with additional terms of
+// the loss (crossentropy_terms.cu, crossentropy_terms_cap.cu).
 //
-// A whole vocabulary: losses (T) f32 = −log p(target), overwritten; logits become
-// (softmax − onehot)·scale unless only the forward is wanted. A row whose target is
-// ignored has loss 0 and becomes 0. A target outside 0 … V−1 has loss NaN, and its
-// row becomes softmax·scale.
+// A whole vocabulary: losses (T) f32 = −log p(target), overwritten. The logits become (softmax −
+// onehot)·scale unless the caller wants only the forward. A row whose target is ignored has loss 0,
+// and its logits become 0. A target outside 0 … V−1 has loss NaN, and its row becomes
+// softmax·scale.
 //
-// A shard, columns from … from+V: the sweep without gradient brings lse (T) f32, the
-// log-sum-exp so far, and losses, the target's logit once known (NaN before), up to
-// date; the last shard makes losses of them. So a target outside the vocabulary has
-// loss NaN here too. The sweep with gradient overwrites logits.
+// A shard has the columns from … from+V of the vocabulary. The sweep without gradient updates lse
+// (T) f32, the log-sum-exp of all shards so far, and losses, which holds the target's logit once it
+// is known (NaN before). The last shard turns these into losses. So a target outside the vocabulary
+// has loss NaN here too. The sweep with gradient overwrites the logits.
 //
-// With terms, a loss is lse − target·x(target) − column·Σx + z·lse², of the logits as a cap leaves
-// them, and the gradient is that of it. A shard's losses then gather what is taken off lse.
+// With terms, a loss is lse − target·x(target) − column·Σx + z·lse², of the logits x after the cap,
+// and the gradient is that of this loss. A shard's losses then gather the terms that are subtracted
+// from lse.
 //
-// Where weights (T) f32 are given, scale is multiplied by the row's own.
+// If weights (T) f32 are given, scale is multiplied by the row's weight.
 //
-// With a cap, x counts as cap·tanh(x/cap), and the gradient is that times the
-// slope 1 − tanh².
+// With a cap, x counts as cap·tanh(x/cap), and the gradient is multiplied by the slope 1 − tanh².
 //
-// The least that a call moves is one read of the logits and, for the gradient, one more read and a
-// write. The second read starts from the end of the row, where the first one stopped, so that a
+// No call can move fewer bytes than one read of the logits and, for the gradient, one more read and
+// a write. The second read starts from the end of the row, where the first one stopped, so that a
 // short row comes from the cache. That is 6 bytes for each logit in bf16, and 2 for the forward
 // alone.
 //
-// One block works on one row, blockIdx.x. A row may begin anywhere: the elements
-// before the first multiple of 16 bytes and those after the last are accessed one
-// by one.
+// One block works on one row, blockIdx.x. A row may begin at any address: the elements before the
+// first multiple of 16 bytes and those after the last are accessed one by one.
 #pragma once
 #include "common.cuh"
 
 static constexpr int THREADS = 512; // at most
-static constexpr int AHEAD = 4;     // chunks a thread has in flight
+static constexpr int AHEAD = 4;     // chunks that a thread loads at a time
 static constexpr int IGNORE = -100;
 static constexpr float LOWEST = -3.402823466e38f; // exp(x − LOWEST) is no NaN for x = −∞
 
-// A limit of logits: none, or cap. Both also return the slope at a logit.
+// Uncapped and Capped are the two ways to limit logits. seen returns the limited logit, and sets
+// slope to its derivative.
 struct Uncapped {
   METHOD float seen(float x, float &slope) const { return slope = 1.0f, x; }
 };
@@ -53,8 +53,8 @@ template <class L> DEV float seen(L limit, float x) {
   return limit.seen(x, slope);
 }
 
-// What a loss has beside −log p: nothing, or what the target and each column take off the
-// log-sum-exp by their logits, the factor of its square, and how many columns the vocabulary has.
+// Plain and Terms have the coefficients of a loss, lse − target·x(target) − column·Σx + z·lse², and
+// the number of columns of the vocabulary. Plain is −log p.
 struct Plain {
   static constexpr bool more = false;
   static constexpr float target = 1.0f, column = 0.0f, z = 0.0f;
@@ -83,7 +83,8 @@ template <class T> DEV row_of<T> cut(T *logits, int columns) {
   return r;
 }
 
-// running has the sum of exp(x − top) over what has been seen and, where terms ask for it, that of x.
+// running has a maximum (top) and the sum of exp(x − top) over the logits seen so far. If the terms
+// need Σx, it has that too.
 template <bool all> struct running { float top, sum; };
 template <> struct running<true> { float top, sum, total; };
 
@@ -102,8 +103,8 @@ template <bool all, int N, class L> DEV void absorb(running<all> &r, float (&v)[
   r.top = top, r.sum = sum;
 }
 
-// scan returns top and sum of the whole row to every thread of the block. space
-// holds 3·MAX_WARPS floats, of which the last third is for Σx.
+// scan returns the maximum and the sums of the whole row to every thread of the block. space holds
+// 3·MAX_WARPS floats, of which the last third is for Σx.
 template <bool all, class T, class L> DEV running<all> scan(const row_of<T> &row, L limit, float *space) {
   constexpr int N = VEC<T>;
   running<all> r = {LOWEST, 0.0f};
@@ -138,7 +139,7 @@ template <bool all, class T, class L> DEV running<all> scan(const row_of<T> &row
   }
   if (threadIdx_x < row.tail) one[0] = to_float(row.end[threadIdx_x]), absorb(r, one, limit);
 
-  // The warp, then the warps in order.
+  // Combine the lanes of the warp, then the warps in order.
   float top = warp_max(r.top), sum = warp_sum(r.sum * exp_approx(r.top - top));
   int warps = blockDim_x >> 5;
   running<all> out = {top, sum};
@@ -160,8 +161,8 @@ template <bool all, class T, class L> DEV running<all> scan(const row_of<T> &row
   return out;
 }
 
-// slopes is what makes a gradient of a logit: exp(x − top)·k, without what its column takes, and
-// without what the target takes.
+// slopes has the numbers that turn a logit x into its gradient: exp(x − top)·k − column, and at the
+// target less target.
 template <class M> struct slopes { float top, k, column, target; };
 
 template <class M, int N, class L> DEV void probabilities(float (&v)[N], L limit, slopes<M> g) {
@@ -175,7 +176,8 @@ template <class M, int N, class L> DEV void probabilities(float (&v)[N], L limit
   }
 }
 
-// write_gradient overwrites the row, from its end, as if it had no target.
+// write_gradient overwrites the row's logits by gradients, beginning at its end, as if the row had
+// no target.
 template <class M, class T, class L> DEV void write_gradient(const row_of<T> &row, L limit, slopes<M> g) {
   constexpr int N = VEC<T>;
   float one[1];
@@ -217,9 +219,9 @@ template <class T> DEV void clear(const row_of<T> &row) {
   if (threadIdx_x < row.tail) store(row.end + threadIdx_x, 0.0f);
 }
 
-// finish_gradient overwrites the row and then the element of the target. chosen is
-// the target's logit, at its column; at is outside 0 … columns−1 where the row has
-// no target.
+// finish_gradient overwrites the row by gradients and then corrects the target's element. at is the
+// target's column and chosen its logit. inside says whether the target is one of the row's columns;
+// otherwise there is nothing to correct.
 template <class M, class T, class L>
 DEV void finish_gradient(const row_of<T> &row, L limit, int at, bool inside, float chosen, slopes<M> g) {
   write_gradient(row, limit, g);
@@ -231,7 +233,7 @@ DEV void finish_gradient(const row_of<T> &row, L limit, int at, bool inside, flo
   store(row.p + at, (p - g.target) * slope);
 }
 
-// slopes_of makes slopes of a row: k makes exp(x − top) a probability.
+// slopes_of returns the slopes of a row; exp(x − top)·k is scale times the probability of x.
 template <class M> DEV slopes<M> slopes_of(M terms, float top, float k, float lse, float scale) {
   if constexpr (M::more)
     return {top, k * __builtin_fmaf(2.0f * terms.z, lse, 1.0f), terms.column * scale, terms.target * scale};
@@ -268,7 +270,7 @@ DEV void cross_entropy(T *logits, const int *targets, float *losses, const float
   finish_gradient(row, limit, target, inside, chosen, slopes_of(terms, all.top, scale / all.sum, lse, scale));
 }
 
-// merge is log(exp a + exp b). It is NaN where a or b is.
+// merge returns log(exp a + exp b), the log-sum-exp of two shards. It is NaN if a or b is.
 DEV float merge(float a, float b) { return max_f(a, b) + log_f(1.0f + exp_approx(-__builtin_fabsf(a - b))); }
 
 template <class T, class L, class M>
@@ -308,8 +310,9 @@ DEV void shard_gradient(T *logits, const int *targets, const float *lse, const f
   finish_gradient(row, limit, at, inside, chosen, slopes_of(terms, top, scale, top, scale));
 }
 
-// The kernels for one type. The parameters after TERMS come last in each kernel,
-// and LIMIT and TERMS are made of them.
+// CROSS_ENTROPY defines the kernels for one type: a whole vocabulary, a shard, and a shard's
+// gradient. The parameters after TERMS come last in each kernel; LIMIT and TERMS are expressions
+// that use them.
 #define CROSS_ENTROPY(T, NAME, SUFFIX, LIMIT, TERMS, ...)                                                                   \
   __global__ __launch_bounds__(THREADS, 2) void NAME##SUFFIX(T *logits, const int *targets, float *losses,                  \
                                                             const float *weights, int columns, float scale,                 \

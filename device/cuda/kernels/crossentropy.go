@@ -12,7 +12,8 @@ func lossKernelsOf(module string) *lossKernels {
 	return &lossKernels{forTypes(module, module, 0), forTypes(module, module+"_shard", 0), forTypes(module, module+"_shard_gradient", 0)}
 }
 
-// Losses without and with additional terms, for logits without and with a softcap.
+// The loss kernels without and with additional terms (op.LossTerms), each without and with a
+// softcap on logits.
 var (
 	crossEntropy, crossEntropyCap           = lossKernelsOf("crossentropy"), lossKernelsOf("crossentropy_cap")
 	crossEntropyTerms, crossEntropyTermsCap = lossKernelsOf("crossentropy_terms"), lossKernelsOf("crossentropy_terms_cap")

@@ -4,8 +4,8 @@ import "mt/device/op"
 
 func init() { add(CrossEntropyShard) }
 
-// CrossEntropyShard launches op.CrossEntropyShard. An invalid target, in no shard and not IgnoreIndex, gives the loss
-// NaN.
+// CrossEntropyShard launches op.CrossEntropyShard. An invalid target, which lies in no shard and is
+// not IgnoreIndex, gives the loss NaN.
 func CrossEntropyShard(l Launcher, a *op.CrossEntropyShard) {
 	if a.T == 0 {
 		return

@@ -11,17 +11,18 @@ import (
 	"mt/device"
 )
 
-// Unit roundoff of fp32, and the error of one rounding to bf16.
+// The largest relative error of one rounding to nearest, to fp32 and to bf16.
 const (
 	uF32  = 1.0 / (1 << 24)
 	uBF16 = 1.0 / (1 << 8)
 )
 
-// summing bounds the error of a sum of n terms, relative to the largest of such sums. Roundings of partial sums add
-// up like a random walk, as do the partial sums of random terms. The 16 allows for other roundings.
+// summing bounds the error of a sum of n terms, relative to the largest sum. The roundings of
+// partial sums add up like a random walk, so the error grows with √n. The 16 is an allowance for
+// other roundings.
 func summing(n int) float64 { return (16 + math.Sqrt(float64(n))) * uF32 }
 
-// elements is one case of a kernel other than matrix products and attention.
+// elements is one test case of any kernel other than matrix products and attention.
 type elements struct {
 	t       *testing.T
 	dev     *rig
@@ -32,7 +33,7 @@ type elements struct {
 	vectors []*vector
 }
 
-// vector is a tensor, its initial content and its expected content.
+// vector is a tensor on the device, with its initial content v and its expected content want.
 type vector struct {
 	t       device.Tensor
 	v, want []float64
@@ -41,12 +42,13 @@ type vector struct {
 
 const around = 16 // elements before and after a tensor that nobody may write
 
-// forms runs f for both types, at an aligned and at an unaligned address.
+// forms runs the case f in four forms: for fp32 and bf16, and with tensors that are and are not
+// aligned to 16 bytes.
 func forms(t *testing.T, dev *rig, name string, f func(e *elements)) {
 	formsOf(t, dev, name, []device.DType{device.F32, device.BF16}, f)
 }
 
-// inFP32 is forms for operations of fp32 only.
+// inFP32 runs the case f in fp32, with tensors that are and are not aligned to 16 bytes.
 func inFP32(t *testing.T, dev *rig, name string, f func(e *elements)) {
 	formsOf(t, dev, name, []device.DType{device.F32}, f)
 }
@@ -65,7 +67,8 @@ func formsOf(t *testing.T, dev *rig, name string, types []device.DType, f func(e
 	}
 }
 
-// put makes a tensor of v, rounded. Its content must not change unless expect is called.
+// put makes a tensor of v, rounded to dt. Unless expect is called for it, the test fails if a
+// kernel changes it.
 func (e *elements) put(dt device.DType, v []float64) *vector {
 	size, before := int(dt.Size()), around+e.at
 	b, held := make([]byte, (len(v)+before+around)*size), make([]float64, len(v))
@@ -117,7 +120,8 @@ func (e *elements) i32(v []int32) *vector {
 
 func (v *vector) copy() []float64 { return append([]float64(nil), v.v...) }
 
-// expect sets the expected content of v to want; a NaN expects a NaN.
+// expect sets the expected content of v, and the bound of its error relative to the largest
+// element. A NaN in want expects a NaN.
 func (v *vector) expect(want []float64, bound float64) { v.want, v.bound = want, bound }
 
 func (e *elements) check() {

@@ -12,15 +12,17 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestElements runs the kernels with accesses of 16 bytes, in every size of team and block, and at addresses that do
-// not allow them. Afterwards every kernel of the modules must have run.
+// TestElements: the kernels agree with the oracle in both forms (16 bytes or one element at a
+// time), and with every size of team and block. Afterwards every kernel of the modules must have
+// run.
 func TestElements(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {
 		t.Skip("slow under the race detector, for which TestOp runs the same interpreter")
 	}
 	dev := newRig()
-	// Many rows test sums over rows. For other operations few rows suffice. Long tests run all.
+	// Each norm shape is rows, groups, elements of a group, and padding of strides. Many rows test
+	// sums over rows, and few rows suffice for other operations. Long tests run all.
 	few := func(rows int) bool { return rows < 1000 || testkit.LongAsked() }
 	for _, sh := range [][4]int{{3, 4, 64, 16}, {20, 2, 128, 0}, {37, 1, 256, 8}, {7, 3, 40, 8}, {1, 1, 8, 0}, {9, 1, 512, 0}, {3, 2, 1000, 24},
 		{2, 1, 4096, 0}, {3, 1, 5120, 8}, {2, 1, 8192, 0}, {1, 2, 8200, 8}, {1100, 1, 264, 0}} {
@@ -43,7 +45,7 @@ func TestElements(t *testing.T) {
 			}
 		}
 	}
-	// T, heads, dim, rotary, stride beyond dense
+	// Each shape is T, heads, head size, rotated elements, and padding of the stride.
 	for _, sh := range [][5]int{{5, 5, 128, 128, 8}, {3, 32, 64, 64, 0}, {70, 1, 128, 64, 0}, {2, 130, 16, 16, 0}} {
 		for _, interleaved := range []bool{false, true} {
 			forms(t, dev, fmt.Sprintf("RoPE/%v,%v", sh, interleaved), func(e *elements) { e.rope(sh, interleaved) })
@@ -89,7 +91,7 @@ func TestElements(t *testing.T) {
 		"crossentropy_cap", "crossentropy_terms", "crossentropy_terms_cap", "convert")
 }
 
-// everyKernel checks that all kernels of some modules have run.
+// everyKernel fails the test unless every kernel of the given modules has run.
 func everyKernel(t *testing.T, dev *rig, modules ...string) {
 	t.Helper()
 	for _, of := range modules {
@@ -102,8 +104,8 @@ func everyKernel(t *testing.T, dev *rig, modules ...string) {
 	}
 }
 
-// Squares and products are rounded and added, and the quotient scaled: the sums have dim terms, y has three more
-// roundings, and a sum with its residual one more.
+// norm tests RMSNorm forward; with add it also has a residual and an offset of weights. The sum of
+// squares has Dim terms. The few other roundings are within the allowance of summing.
 func (e *elements) norm(sh [4]int, add bool) {
 	width := sh[1] * sh[2]
 	n := oracle.Norm{Rows: sh[0], Groups: sh[1], Dim: sh[2], XStride: width + sh[3], YStride: width + 2*sh[3], Eps: 1e-5}
@@ -121,7 +123,8 @@ func (e *elements) norm(sh [4]int, add bool) {
 	kernels.RMSNorm(e.s, &a)
 }
 
-// normBackward writes DX over DY unless it adds, which it does with an offset.
+// normBackward tests RMSNorm backward. Without add, DX overwrites DY in place. With add, DX is
+// added to, and weights have an offset.
 func (e *elements) normBackward(sh [4]int, add bool) {
 	width := sh[1] * sh[2]
 	n := oracle.Norm{Rows: sh[0], Groups: sh[1], Dim: sh[2], XBStride: width + sh[3], DYStride: width + 2*sh[3],
@@ -146,7 +149,8 @@ func (e *elements) normBackward(sh [4]int, add bool) {
 		Groups: n.Groups, Dim: n.Dim, DXStride: n.DXStride, DYStride: n.DYStride, XStride: n.XBStride, Offset: float32(n.Offset), Add: add})
 }
 
-// layerNorm runs with or without a bias. x minus the mean, about 3, has rounding errors of numbers of that size.
+// layerNorm tests LayerNorm forward, with or without a bias. The inputs have a mean of about 3, so
+// that x minus the mean has the rounding errors of larger numbers.
 func (e *elements) layerNorm(rows, dim int, bias bool) {
 	const eps = 1e-5
 	x, w, y, stats := e.around(3, rows*dim), e.f32(dim), e.act(rows*dim), e.f32(2*rows)
@@ -163,7 +167,7 @@ func (e *elements) layerNorm(rows, dim int, bias bool) {
 	kernels.LayerNorm(e.s, &a)
 }
 
-// around returns numbers around a mean.
+// around returns n random numbers around mean.
 func (e *elements) around(mean float64, n int) *vector {
 	v := make([]float64, n)
 	for i := range v {
@@ -172,7 +176,8 @@ func (e *elements) around(mean float64, n int) *vector {
 	return e.put(e.dt, v)
 }
 
-// layerNormBackward writes DX over DY unless it adds.
+// layerNormBackward tests LayerNorm backward. Without add, DX overwrites DY in place; with add, DX
+// is added to.
 func (e *elements) layerNormBackward(rows, dim int, add bool) {
 	x, w, dy, dw := e.around(3, rows*dim), e.f32(dim), e.act(rows*dim), e.f32(dim)
 	dx := dy
@@ -191,8 +196,9 @@ func (e *elements) layerNormBackward(rows, dim int, add bool) {
 	kernels.LayerNormBackward(e.s, &op.LayerNormBackward{DX: dx.t, DW: dw.t, DY: dy.t, X: x.t, W: w.t, Stats: stats.t, Rows: rows, Dim: dim, Add: add})
 }
 
-// activate goes forward, then backward in place, within the bounds of glu. The exact GELU's argument is a polynomial
-// with a fit error of 1e-7.
+// activate tests an activation forward, then backward in place (DX over X, Y over DY). The bounds
+// are those of glu. The exact GELU computes its argument by a polynomial with a fit error of 1e-7,
+// which they include.
 func (e *elements) activate(f op.Activation, want oracle.Activation, T, F int) {
 	x, dy, y := e.normal(e.dt, T*F, 4), e.act(T*F), e.act(T*F)
 	wantY, wantDY, wantX := y.copy(), dy.copy(), x.copy()
@@ -209,7 +215,7 @@ func (e *elements) activate(f op.Activation, want oracle.Activation, T, F int) {
 	kernels.ActivateBackward(e.s, &op.ActivateBackward{Activation: f, DX: x.t, Y: dy.t, DY: dy.t, X: x.t, T: T, F: F})
 }
 
-// rope turns forward and, at an odd address, back.
+// rope tests the rotation, and with unaligned tensors the inverse rotation.
 func (e *elements) rope(sh [5]int, interleaved bool) {
 	const places = 5
 	T, heads, dim, rotary, stride := sh[0], sh[1], sh[2], sh[3], sh[1]*sh[2]+sh[4]
@@ -225,8 +231,10 @@ func (e *elements) rope(sh [5]int, interleaved bool) {
 		Stride: stride, Inverse: e.at > 0, Interleaved: interleaved})
 }
 
-// glu goes forward, then backward in place. A sigmoid is an exponential (4·2⁻²⁴), a sum and a quotient, and products
-// follow. The argument of the GELU's sigmoid is up to 8 where it matters, and has four roundings before.
+// glu tests a GLU forward, then backward in place (DGU over GU, Y over DY). The bound 12 covers a
+// sigmoid, which is an exponential (4·2⁻²⁴), a sum and a quotient, and the products after it. The
+// bound 44 adds the error of the GELU's argument: up to 8 where σ is not constant, with four
+// roundings.
 func (e *elements) glu(f op.Activation, want oracle.Activation, T, F int) {
 	gu, dy, y := e.normal(e.dt, 2*T*F, 4), e.act(T*F), e.act(T*F)
 	wantY, wantDY, wantG := y.copy(), dy.copy(), gu.copy()
@@ -251,7 +259,8 @@ func (e *elements) bias(T, N int) {
 	kernels.AddBiasGrad(e.s, &op.AddBiasGrad{DB: db.t, DY: dy.t, T: T, N: N})
 }
 
-// rows gathers T rows of U. It adds all T rows to row 1, whose list starts late, and none to the others.
+// rows tests GatherRows of T rows from U, then ScatterAddRows and AddRows. The lists of
+// ScatterAddRows add all T rows to row 1 and nothing to the others.
 func (e *elements) rows(U, T, C int) {
 	index, start := make([]int32, T), make([]int32, U+1)
 	for i := range index {
@@ -285,7 +294,7 @@ func (e *elements) rows(U, T, C int) {
 	kernels.AddRows(e.s, &op.AddRows{Dst: sums.t, Src: dst.t, Index: rows.t, U: T + 3, T: T, C: C})
 }
 
-// lossForm is a cap of the logits, and op.LossTerms.
+// lossForm is a variant of the loss: the softcap of logits, and the fields of op.LossTerms.
 type lossForm struct{ limit, smoothing, z float64 }
 
 var lossForms = []lossForm{{}, {limit: 4}, {smoothing: 0.25, z: 0.015625}, {limit: 4, smoothing: 0.25, z: 0.015625}}
@@ -294,7 +303,8 @@ func (f lossForm) terms() op.LossTerms {
 	return op.LossTerms{Smoothing: float32(f.smoothing), Z: float32(f.z)}
 }
 
-// rowWeights are factors on the gradient's rows, for forms with a softcap; other forms have none.
+// rowWeights returns factors for the rows of the gradient, and multiplies the expected gradient by
+// them. Only forms with a softcap have such factors.
 func (e *elements) rowWeights(f lossForm, grad []float64, V int, forwardOnly bool) device.Tensor {
 	if f.limit == 0 {
 		return device.Tensor{}
@@ -308,10 +318,11 @@ func (e *elements) rowWeights(f lossForm, grad []float64, V int, forwardOnly boo
 	return w.t
 }
 
-// lossTargets are the first column, the last, none and a wrong one.
+// lossTargets returns the first column, the last, the ignored index and two invalid targets.
 func lossTargets(V int) []int32 { return []int32{0, int32(V - 1), op.IgnoreIndex, int32(V), -1} }
 
-// wantLoss is the oracle's answer, and NaN with a softmax for wrong targets.
+// wantLoss computes the expected losses and gradients with the oracle. A row with an invalid target
+// has loss NaN and the plain softmax as gradient.
 func wantLoss(logits, losses []float64, targets []int32, V int, scale float64, f lossForm, forwardOnly bool) {
 	for t, target := range targets {
 		row, known := logits[t*V:(t+1)*V], []int32{target}
@@ -330,7 +341,9 @@ func wantLoss(logits, losses []float64, targets []int32, V int, scale float64, f
 	}
 }
 
-// lossBound: arguments of exponentials are up to 30. A capped logit is up to 4, with 8 roundings.
+// lossBound adds 32 roundings to the error of a sum over V: arguments of exponentials are up to 30,
+// whose half ulp is 16·2⁻²⁴ relative to the result. A capped logit is only up to 4, with 8
+// roundings.
 func lossBound(V int) float64 { return summing(V) + 32*uF32 }
 
 func (e *elements) loss(V int, f lossForm, forwardOnly bool) {
@@ -349,7 +362,8 @@ func (e *elements) loss(V int, f lossForm, forwardOnly bool) {
 		Softcap: float32(f.limit), Terms: f.terms(), ForwardOnly: forwardOnly})
 }
 
-// shards takes the vocabulary in two parts.
+// shards tests CrossEntropyShard with the vocabulary in two shards: two sweeps for the losses, then
+// two for the gradients.
 func (e *elements) shards(V int, f lossForm) {
 	const scale = 0.125
 	targets, cut := lossTargets(V), V/3+1
@@ -390,7 +404,7 @@ func (e *elements) shards(V int, f lossForm) {
 	}
 }
 
-// TestWrongIndex checks that an index outside its table reads and writes nothing there, and that the result shows it.
+// TestWrongIndex: an index outside its table reads and writes nothing there, and the result is NaN.
 func TestWrongIndex(t *testing.T) {
 	const C, half = 24, 8
 	dev, nan := newRig(), math.NaN()
@@ -428,7 +442,8 @@ func TestWrongIndex(t *testing.T) {
 	}
 }
 
-// TestNonFinite checks that a NaN among the logits reaches the loss of its row only, in whichever shard it is.
+// TestNonFinite: a NaN among the logits reaches the loss of its own row and of no other, whichever
+// shard it is in.
 func TestNonFinite(t *testing.T) {
 	const T, V = 3, 40
 	dev := newRig()

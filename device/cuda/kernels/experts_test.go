@@ -12,7 +12,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestExperts runs the kernels of experts in every form, over several blocks each.
+// TestExperts: the kernels for mixtures of experts (scaling rows, router, sorting by expert) and
+// for Newton-Schulz agree with the oracle in every form, over several blocks each. Afterwards each
+// of these kernels must have run.
 func TestExperts(t *testing.T) {
 	testkit.NotShort(t)
 	dev := newRig()
@@ -38,7 +40,8 @@ func TestExperts(t *testing.T) {
 	for _, n := range []int{8, 4104, 5000, 1<<20 + 4104} { // the last size has more than one block for each sum of squares
 		forms(t, dev, fmt.Sprintf("NewtonSchulz/%d", n), func(e *elements) { e.newtonSchulz(n) })
 	}
-	// T, E, K; the largest T exceeds one token for each warp of all slices
+	// Each shape is T tokens, E experts and K chosen ones. The largest T gives some warps more than
+	// one token.
 	for _, sh := range [][3]int{{8300, 5, 2}, {30, 32, 32}, {9, 64, 6}, {17, 128, 8}, {9, 200, 8}, {3, 1000, 32}} {
 		inFP32(t, dev, fmt.Sprintf("Router/%v", sh), func(e *elements) { e.router(sh[0], sh[1], sh[2], false, op.RouterRule{}) })
 	}
@@ -52,15 +55,17 @@ func TestExperts(t *testing.T) {
 		{9, 160, 6, false, op.RouterRule{Groups: 8, OpenGroups: 3, GroupBest: 1, Scale: 16}}, {5, 256, 8, true, groups}, {3, 1000, 31, true, groups}, {3, 384, 8, false, gated}} {
 		inFP32(t, dev, fmt.Sprintf("Router/%+v", z), func(e *elements) { e.router(z.T, z.E, z.K, z.bias, z.rule) })
 	}
-	// N, K, E; the largest N exceeds the capacity of the smallest pieces
+	// Each shape is N pairs, K choices of a token and E experts. The largest N does not fit in
+	// pieces of the smallest size.
 	for _, sh := range [][3]int{{131072 + 640, 2, 6}, {700, 7, 1024}} {
 		inFP32(t, dev, fmt.Sprintf("SortByExpert/%v", sh), func(e *elements) { e.sort(sh[0], sh[1], sh[2]) })
 	}
 	everyKernel(t, dev, "scale", "router", "sort", "newtonschulz")
 }
 
-// newtonSchulz runs the operations of Newton-Schulz iterations besides products. For a million elements it checks
-// only the norm, because a sum of that length is slow in the interpreter.
+// newtonSchulz tests DivideByNorm and WeightedSum, the operations of Newton-Schulz iterations
+// besides matrix products. For a million elements it checks only the norm, because the interpreter
+// is slow.
 func (e *elements) newtonSchulz(n int) {
 	x := e.act(n)
 	want := x.copy()
@@ -77,7 +82,7 @@ func (e *elements) newtonSchulz(n int) {
 	kernels.WeightedSum(e.s, &op.WeightedSum{D: d.t, X: z.t, Y: y.t, N: d.t.Len, A: -4.775, B: 2.0315})
 }
 
-// bound16 is the error of a norm's additional rounding to bf16.
+// bound16 returns the error of rounding the norm to bf16, if dt is bf16.
 func bound16(dt device.DType) float64 {
 	if dt == device.BF16 {
 		return 1.01 * uBF16
@@ -102,8 +107,9 @@ func (e *elements) scaleRows(T, C int) {
 	kernels.ScaleRowsBackward(e.s, &op.ScaleRowsBackward{DY: dy.t, Y: y.t, W: w.t, DW: dw.t, Index: ids.t, T: T, C: C, P: T + 2})
 }
 
-// router goes forward, then backward over the logits; at an odd address normalized and with sums. Arguments of
-// exponentials are up to 20: half an ulp of them is the error of a probability, and a gradient has a few of these.
+// router tests the router forward, then backward in place over the logits. Unaligned tensors also
+// test normalized weights and sums of scores. Arguments of exponentials are up to 20. Half an ulp
+// of them is the error of a probability, and a gradient has a few of these errors.
 func (e *elements) router(T, E, K int, bias bool, rule op.RouterRule) {
 	normalize, n, k := e.at > 0, T*rule.Logits(E), T*rule.Chosen(K)
 	logits, sums, weights, dw := e.normal(device.F32, n, 2), e.f32(E), e.f32(k), e.f32(k)
@@ -135,7 +141,7 @@ func (e *elements) router(T, E, K int, bias bool, rule op.RouterRule) {
 		Counts: e.i32(counts).t, T: T, E: E, K: K, Normalize: normalize, Rule: rule, AuxScale: 0.25})
 }
 
-// sort counts at odd addresses only.
+// sort tests SortByExpert. Only unaligned tensors also ask for the counts of experts.
 func (e *elements) sort(N, K, E int) {
 	ids := make([]int32, N)
 	for i := range ids {
@@ -160,8 +166,8 @@ func (e *elements) sort(N, K, E int) {
 	kernels.SortByExpert(e.s, &a)
 }
 
-// TestStrangeLogits checks that a router chooses different experts for any logits, and that one token's logits do not
-// affect another token.
+// TestStrangeLogits: for any logits, infinite and NaN ones included, a router chooses K different
+// experts. The logits of one token do not affect another token.
 func TestStrangeLogits(t *testing.T) {
 	const T, E, K = 5, 40, 6
 	inf, nan := math.Inf(1), math.NaN()
@@ -206,7 +212,7 @@ func TestStrangeLogits(t *testing.T) {
 	}
 }
 
-// TestWrongExpert checks that pairs of an invalid expert are dropped.
+// TestWrongExpert: SortByExpert drops the pairs whose expert does not exist.
 func TestWrongExpert(t *testing.T) {
 	forms(t, newRig(), "SortByExpert", func(e *elements) {
 		ids := e.i32([]int32{1, -1, 0, 2, 1, 0x7fffffff})
@@ -218,7 +224,8 @@ func TestWrongExpert(t *testing.T) {
 	})
 }
 
-// TestWrongRow checks that invalid rows are not written, and that rows scaled by an invalid weight are NaN.
+// TestWrongRow: AddRows writes no row with an invalid index. A row scaled by a weight with an
+// invalid index becomes NaN.
 func TestWrongRow(t *testing.T) {
 	const C = 24
 	nan, dev := math.NaN(), newRig()

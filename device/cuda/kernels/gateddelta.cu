@@ -1,109 +1,29 @@
-// GatedDelta and its backward, by chunks of 64 tokens: op.GatedDelta says what they compute. With γ the sum of g from the
-// chunk's first token on, K and Q the chunk's normed rows, S the state before it:
+// GatedDelta and its backward, by chunks of 64 tokens: op.GatedDelta says what they compute. With γ
+// the sum of the gates g from the chunk's first token on, K and Q the chunk's normalized rows of
+// keys and queries, V its values, S the state before it, and N the values that the chunk writes to
+// the state:
 //
 //	L = β·K·Kᵀ·e^(γi−γj) below the diagonal,  (I + L)·N = β·(V − e^γ·K·S)
 //	O = e^γ·Q·S + (Q·Kᵀ·e^(γi−γj), the diagonal included)·N
 //	S ← e^γlast·S + (e^(γlast−γ)·K)ᵀ·N
 //
-// The backward takes the chunks in reverse. It has S before each chunk, computes N again, and goes back through these lines;
-// the gradient of a state takes the state's place.
+// The backward takes the chunks in reverse. The forward has kept S before each chunk; the backward
+// computes N again, and goes back through these lines. It carries the gradient of the state from
+// chunk to chunk.
 //
 // A block walks the chunks of every step-th sequence, of one head (of the backward: one key head, with the heads that share
 // it, one after the other, so that the gradients of q and k are sums in one place). Matrices of a chunk lie in scratch
 // memory, a piece for each block, which the caches hold; products bring tiles of them to shared memory. All in fp32.
-#include "common.cuh"
+#include "delta.cuh"
 
-static constexpr int THREADS = 256, CHUNK = 64, STEP = 16;
-static constexpr int PITCH = CHUNK + 4;  // of tiles in shared memory
-static constexpr int LPITCH = CHUNK + 1; // of L
-
-struct tiles { float a[STEP][PITCH], b[STEP][PITCH]; };
-
-// gate has numbers of a chunk's tokens: β, g, γ as the sum of two (what counts are differences), e^γ, e^(γlast−γ); 1 over the
-// lengths of q and k; in the backward the gradients of β and of γ.
+// gates has numbers of a chunk's tokens: β, g, γ, e^γ (from) and e^(γlast−γ) (to). γ is the sum of
+// two floats, sum and low: only differences of γ are used, and in one float they would lose their
+// bits. rq and rk are 1 over the lengths of q and k. dbeta and dsum are the gradients of β and γ in
+// the backward.
 struct gates { float beta[CHUNK], g[CHUNK], sum[CHUNK], low[CHUNK], from[CHUNK], to[CHUNK], rq[CHUNK], rk[CHUNK], dbeta[CHUNK], dsum[CHUNK]; };
 
-struct shape {
-  int seqs, key_heads, heads, key_dim, value_dim, gate_stride;
-  METHOD int width() const { return 2 * key_heads * key_dim + heads * value_dim; }
-  METHOD int group() const { return heads / key_heads; }
-};
-
-// product is C (m, n) = A (m, k)·B (k, n), or with ADDS added to C. Element (i, x) of A is at i·ai + x·ax, (x, j) of B at x·bx +
-// j·bj, (i, j) of C at i·n + j or, where c_pitch is given, i·c_pitch + j. The whole block calls it; before and after, all
-// threads have met.
-template <bool ADDS>
-DEV void product(tiles &s, float *c, int c_pitch, const float *a, int ai, int ax, const float *b, int bx, int bj, int m, int n, int k) {
-  int ti = threadIdx_x / 16 * 4, tj = threadIdx_x % 16 * 4;
-#pragma clang loop unroll(disable)
-  for (int tile = 0; tile < ((m + CHUNK - 1) / CHUNK) * ((n + CHUNK - 1) / CHUNK); tile++) {
-    int i0 = tile / ((n + CHUNK - 1) / CHUNK) * CHUNK, j0 = tile % ((n + CHUNK - 1) / CHUNK) * CHUNK;
-    float sum[4][4];
-#pragma unroll
-    for (int r = 0; r < 4; r++)
-#pragma unroll
-      for (int e = 0; e < 4; e++) sum[r][e] = 0.0f;
-#pragma clang loop unroll(disable)
-    for (int x0 = 0; x0 < k; x0 += STEP) {
-#pragma clang loop unroll(disable)
-      for (int r = 0; r < 4; r++) {
-        int at = threadIdx_x + r * THREADS;
-        int i = ax == 1 ? at / STEP : at % CHUNK, x = ax == 1 ? at % STEP : at / CHUNK;
-        s.a[x][i] = i0 + i < m && x0 + x < k ? a[(i0 + i) * ai + (x0 + x) * ax] : 0.0f;
-        int j = bj == 1 ? at % CHUNK : at / STEP, y = bj == 1 ? at / CHUNK : at % STEP;
-        s.b[y][j] = j0 + j < n && x0 + y < k ? b[(x0 + y) * bx + (j0 + j) * bj] : 0.0f;
-      }
-      sync_threads();
-#pragma clang loop unroll_count(2)
-      for (int x = 0; x < STEP; x++) {
-        f32x4 u = *(const f32x4 *)&s.a[x][ti], v = *(const f32x4 *)&s.b[x][tj];
-#pragma unroll
-        for (int r = 0; r < 4; r++)
-#pragma unroll
-          for (int e = 0; e < 4; e++) sum[r][e] = __builtin_fmaf(u[r], v[e], sum[r][e]);
-      }
-      sync_threads();
-    }
-#pragma unroll
-    for (int r = 0; r < 4; r++)
-#pragma unroll
-      for (int e = 0; e < 4; e++) {
-        int i = i0 + ti + r, j = j0 + tj + e;
-        if (i < m && j < n) c[i * c_pitch + j] = ADDS ? c[i * c_pitch + j] + sum[r][e] : sum[r][e];
-      }
-  }
-  sync_threads();
-}
-
-// every calls f for every element (i, j) of a matrix, each by one thread, and then all meet.
-template <class F> DEV void every(int m, int n, F f) {
-#pragma clang loop unroll(disable)
-  for (int at = threadIdx_x; at < m * n; at += THREADS) f(at / n, at % n);
-  sync_threads();
-}
-
-// rows_dot calls f with the sum over j < n of g(i, j), for every row i < m, in lane 0 of a warp; then all meet.
-template <class G, class F> DEV void rows_dot(int m, int n, G g, F f) {
-#pragma clang loop unroll(disable)
-  for (int i = threadIdx_x / 32; i < m; i += THREADS / 32) {
-    float sum = 0.0f;
-#pragma clang loop unroll(disable)
-    for (int j = threadIdx_x % 32; j < n; j += 32) sum += g(i, j);
-    sum = warp_sum(sum);
-    if (threadIdx_x % 32 == 0) f(i, sum);
-  }
-  sync_threads();
-}
-
-// load_rows copies the chunk's q or k, normed and times scale, and keeps 1 over the lengths.
-template <class T> DEV void load_rows(float *y, float *r, const T *x, int width, int n, int dim, float scale) {
-  rows_dot(n, dim, [=](int i, int j) { float v = to_float(x[(i64)i * width + j]); return v * v; },
-           [=](int i, float sum) { r[i] = rsqrt_newton(sum + 1e-6f); });
-  every(n, dim, [=](int i, int j) { y[i * dim + j] = to_float(x[(i64)i * width + j]) * r[i] * scale; });
-}
-
 // load_gates computes the gates of head h of the chunk.
-template <class T> DEV void load_gates(gates &s, const T *x, const float *a_log, const float *dt_bias, const shape &z, int h, int n) {
+template <class T> DEV void load_gates(gates &s, const T *x, const float *a_log, const float *dt_bias, const delta_shape &z, int h, int n) {
   if (threadIdx_x < n) {
     const T *row = x + (i64)threadIdx_x * z.gate_stride;
     float rest, a = to_float(row[z.heads + h]) + dt_bias[h];
@@ -129,10 +49,12 @@ template <class T> DEV void load_gates(gates &s, const T *x, const float *a_log,
   sync_threads();
 }
 
-// decay is by what a state that token e wrote has decayed when token i reads it.
+// decay returns e^(γi−γe): the factor by which a value that token e wrote to the state has shrunk
+// when token i reads it.
 DEV float decay(const gates &s, int i, int e) { return exp_approx((s.sum[i] - s.sum[e]) + (s.low[i] - s.low[e])); }
 
-// new_values writes N, and rest = V − e^γ·K·S, and pairs = K·Kᵀ; l gets L. state may be null, which is 0.
+// new_values writes N to fresh, V − e^γ·K·S to rest, K·Kᵀ to pairs and L to l. A null state stands
+// for S = 0.
 template <class T>
 DEV void new_values(tiles &t, gates &s, float *l, float *fresh, float *rest, float *pairs, const float *keys, const float *state, const T *v,
                     int width, int n, int key_dim, int value_dim) {
@@ -145,30 +67,18 @@ DEV void new_values(tiles &t, gates &s, float *l, float *fresh, float *rest, flo
   });
   product<false>(t, pairs, CHUNK, keys, key_dim, 1, keys, 1, key_dim, n, n, key_dim);
   every(n, n, [&](int i, int e) { l[i * LPITCH + e] = e < i ? s.beta[i] * decay(s, i, e) * pairs[i * CHUNK + e] : 0.0f; });
-  if (threadIdx_x < value_dim) { // a thread has a column
-#pragma clang loop unroll(disable)
-    for (int i = 1; i < n; i++) {
-      float x = fresh[i * value_dim + threadIdx_x];
-#pragma clang loop unroll(disable)
-      for (int e = 0; e < i; e++) x = __builtin_fmaf(-l[i * LPITCH + e], fresh[e * value_dim + threadIdx_x], x);
-      fresh[i * value_dim + threadIdx_x] = x;
-    }
-  }
-  sync_threads();
+  solve(l, fresh, n, value_dim);
 }
 
-// scores_of writes Q·Kᵀ·decay, 0 above the diagonal.
+// scores_of writes Q·Kᵀ·decay, and 0 above the diagonal.
 DEV void scores_of(tiles &t, gates &s, float *scores, const float *queries, const float *keys, int n, int key_dim) {
   product<false>(t, scores, CHUNK, queries, key_dim, 1, keys, 1, key_dim, n, n, key_dim);
   every(n, n, [&](int i, int e) { scores[i * CHUNK + e] = e > i ? 0.0f : scores[i * CHUNK + e] * decay(s, i, e); });
 }
 
-// state_at is where the state before the chunk at token t of head h is.
-DEV float *state_at(float *states, const shape &z, int t, int h) { return states + ((i64)(t / CHUNK) * z.heads + h) * (z.key_dim * z.value_dim); }
-
 template <class T>
 DEV void forward(T *o, const T *qkv, const T *gate, const float *a_log, const float *dt_bias, const int *cu, float *states, float *last,
-                 float *scratch, shape z) {
+                 float *scratch, delta_shape z) {
   __shared__ __attribute__((aligned(16))) tiles t;
   __shared__ gates s;
   __shared__ float l[CHUNK * LPITCH];
@@ -202,12 +112,6 @@ DEV void forward(T *o, const T *qkv, const T *gate, const float *a_log, const fl
   }
 }
 
-// through_norm turns dy, the gradient of y = scale·x·r, into that of x, row by row, and stores it.
-template <class T> DEV void through_norm(T *dx, const float *dy, const float *y, const float *r, int width, int n, int dim, float scale, float *along) {
-  rows_dot(n, dim, [=](int i, int j) { return dy[i * dim + j] * y[i * dim + j]; }, [=](int i, float sum) { along[i] = sum / scale; });
-  every(n, dim, [=](int i, int j) { store(dx + (i64)i * width + j, r[i] * (scale * dy[i * dim + j] - y[i * dim + j] * along[i])); });
-}
-
 // through_square adds to dsum what ds·m, of which what is below the diagonal counts, passes on to γ: an element has the factor
 // e^(γi−γj). On the diagonal the same would be added and subtracted, and leave its rounding, which is more than all else where a state is
 // forgotten at once.
@@ -227,7 +131,7 @@ DEV void through_square(gates &s, const float *ds, const float *m, int n) {
 
 template <class T>
 DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, const float *a_log, const float *dt_bias, const int *cu,
-                  float *states, float *part_a, float *part_dt, float *scratch, shape z) {
+                  float *states, float *part_a, float *part_dt, float *scratch, delta_shape z) {
   __shared__ __attribute__((aligned(16))) tiles t;
   __shared__ gates s;
   __shared__ float l[CHUNK * LPITCH], along[CHUNK];
@@ -253,13 +157,13 @@ DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, 
 #pragma clang loop unroll(disable)
       for (int member = 0; member < group; member++) {
         int h = kh * group + member, values = 2 * z.key_heads * K + h * V;
-        float *state = at > first ? state_at(states, z, at, h) : (float *)0;              // before the chunk
-        float *behind = at + CHUNK < end ? state_at(states, z, at + CHUNK, h) : (float *)0; // the gradient of the state behind it
+        float *state = at > first ? state_at(states, z, at, h) : (float *)0;              // the state before the chunk
+        float *behind = at + CHUNK < end ? state_at(states, z, at + CHUNK, h) : (float *)0; // the gradient of the state after the chunk
         load_gates(s, gate + (i64)at * z.gate_stride, a_log, dt_bias, z, h, n);
         new_values(t, s, l, fresh, rest, pairs, keys, state, row + values, width, n, K, V);
         scores_of(t, s, scores, queries, keys, n, K);
         every(n, V, [&](int i, int j) { out[i * V + j] = to_float(d_o[((i64)(at + i) * z.heads + h) * V + j]); });
-        // The gradient of N, by the state behind the chunk and by the outputs.
+        // The gradient of N comes from the state after the chunk and from the outputs.
         if (behind) {
           product<false>(t, dnew, V, keys, K, 1, behind, V, 1, n, V, K);
           every(n, V, [&](int i, int j) { dnew[i * V + j] *= s.to[i]; });
@@ -279,7 +183,7 @@ DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, 
         } else {
           product<false>(t, dnew, V, scores, 1, CHUNK, out, V, 1, n, V, n);
         }
-        // Through the scores to q and k.
+        // Go back through the scores (Q·Kᵀ·decay) to q and k.
         product<false>(t, ds, CHUNK, out, V, 1, fresh, 1, V, n, n, V);
         through_square(s, ds, scores, n);
         every(n, n, [&](int i, int e) { ds[i * CHUNK + e] = e > i ? 0.0f : ds[i * CHUNK + e] * decay(s, i, e); });
@@ -291,16 +195,7 @@ DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, 
           every(n, K, [&](int i, int j) { dq[i * K + j] += s.from[i] * term[i * K + j]; });
         }
         // Through the system to β·(V − e^γ·K·S), and to its matrix.
-        if (threadIdx_x < V) {
-#pragma clang loop unroll(disable)
-          for (int i = n - 2; i >= 0; i--) {
-            float x = dnew[i * V + threadIdx_x];
-#pragma clang loop unroll(disable)
-            for (int e = i + 1; e < n; e++) x = __builtin_fmaf(-l[e * LPITCH + i], dnew[e * V + threadIdx_x], x);
-            dnew[i * V + threadIdx_x] = x;
-          }
-        }
-        sync_threads();
+        solve_transposed(l, dnew, n, V);
         product<false>(t, ds, CHUNK, dnew, V, 1, fresh, 1, V, n, n, V);
         every(n, n, [&](int i, int e) { ds[i * CHUNK + e] = e >= i ? 0.0f : -ds[i * CHUNK + e] * decay(s, i, e); });
         rows_dot(n, n, [=](int i, int e) { return ds[i * CHUNK + e] * pairs[i * CHUNK + e]; }, [&](int i, float sum) { s.dbeta[i] += sum; });
@@ -308,7 +203,7 @@ DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, 
         through_square(s, ds, pairs, n);
         product<true>(t, dk, K, ds, CHUNK, 1, keys, K, 1, n, K, n);
         product<true>(t, dk, K, ds, 1, CHUNK, keys, K, 1, n, K, n);
-        // To v, β and the state before the chunk.
+        // Go back from the right side β·(V − e^γ·K·S) to v, β and the state before the chunk.
         rows_dot(n, V, [=](int i, int j) { return dnew[i * V + j] * rest[i * V + j]; }, [&](int i, float sum) { s.dbeta[i] += sum; });
         every(n, V, [&](int i, int j) {
           dnew[i * V + j] *= s.beta[i];
@@ -334,7 +229,8 @@ DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, 
           every(n, K, [&](int i, int j) { term[i * K + j] = -s.from[i] * keys[i * K + j]; });
           product<true>(t, state, V, term, 1, K, dnew, V, 1, K, V, n);
         }
-        // g of a token is in γ of all tokens from it on.
+        // The g of a token is a term of γ of that token and all later ones, so its gradient is the
+        // sum of theirs.
         if (threadIdx_x == 0) {
           float dg = 0.0f, rate = exp_approx(a_log[h]), sum_a = 0.0f, sum_dt = 0.0f;
 #pragma clang loop unroll(disable)
@@ -362,13 +258,13 @@ DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, 
   __global__ __launch_bounds__(THREADS, 1) void delta_##SUFFIX(T *o, const T *qkv, const T *gate, const float *a_log, const float *dt_bias,        \
                                                            const int *cu, float *states, float *last, float *scratch, int seqs, int key_heads, \
                                                            int heads, int key_dim, int value_dim, int gate_stride) {                           \
-    forward(o, qkv, gate, a_log, dt_bias, cu, states, last, scratch, shape{seqs, key_heads, heads, key_dim, value_dim, gate_stride});           \
+    forward(o, qkv, gate, a_log, dt_bias, cu, states, last, scratch, delta_shape{seqs, key_heads, heads, key_dim, value_dim, gate_stride});           \
   }                                                                                                                                             \
   __global__ __launch_bounds__(THREADS, 1) void delta_backward_##SUFFIX(                                                                           \
       T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, const float *a_log, const float *dt_bias, const int *cu, float *states,     \
       float *part_a, float *part_dt, float *scratch, int seqs, int key_heads, int heads, int key_dim, int value_dim, int gate_stride) {         \
     backward(dqkv, dgate, d_o, qkv, gate, a_log, dt_bias, cu, states, part_a, part_dt, scratch,                                                 \
-             shape{seqs, key_heads, heads, key_dim, value_dim, gate_stride});                                                                   \
+             delta_shape{seqs, key_heads, heads, key_dim, value_dim, gate_stride});                                                                   \
   }
 
 extern "C" {

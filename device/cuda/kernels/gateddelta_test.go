@@ -11,7 +11,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// narrow is a rig whose scratch memory holds two sequences of the gated delta rule.
+// narrow is a device whose scratch memory holds only two sequences of the gated delta rule.
 type narrow struct{ *rig }
 
 func (d narrow) Do(s device.Stream, o device.Op) {
@@ -24,8 +24,8 @@ func (d narrow) Do(s device.Stream, o device.Op) {
 	}
 }
 
-// threeSequences runs the cases of the gated delta rule with three sequences. Long cases run in one form, and in all
-// forms in long tests.
+// threeSequences selects from the conformance cases those of the gated delta rule with three
+// sequences. By default long cases run in one form; long tests run all forms.
 type threeSequences struct{ *testing.T }
 
 func (t threeSequences) Run(name string, f func(threeSequences)) bool {
@@ -36,8 +36,9 @@ func (t threeSequences) Run(name string, f func(threeSequences)) bool {
 	return t.T.Run(name, func(t *testing.T) { f(threeSequences{t}) })
 }
 
-// TestMoreSequencesThanScratch: if scratch memory cannot hold all sequences at a time, a block goes through several
-// of them. Its sums for ALog and DtBias then include all of them.
+// TestMoreSequencesThanScratch: if scratch memory cannot hold all sequences at a time, a block goes
+// through several of them one after the other. The gradients of ALog and DtBias then include all of
+// them.
 func TestMoreSequencesThanScratch(t *testing.T) {
 	testkit.NotShort(t)
 	dev := narrow{newRig()}

@@ -1,31 +1,34 @@
-// GLU: y (T, F) = f(gate)·up, where gu (T, 2F) holds a row's gate, then its up. All
-// act; everything written is overwritten. activation.cuh has f. Or gate and up are cut off first:
+// GLU: y (T, F) = f(gate)·up, all act. A row of gu (T, 2F) holds the gate, then up. It overwrites
+// y. activation.cuh has f. Two more forms:
 //
-//	Cut   g·σ(alpha·g)·(u+1) with g = min(gate, limit), u = max(−limit, min(up, limit))
+//	Cut      g·σ(alpha·g)·(u+1) with g = min(gate, limit), u = max(−limit, min(up, limit))
+//	Sigmoid  σ(gate)·up
 //
-// and what is cut off, not what lies at the limit, has no gradient. Or f is σ itself (Sigmoid).
+// In Cut, a value beyond the limit has no gradient; a value exactly at the limit has one.
 //
-// Backward, with d = dy: dgate = d·up·f'(gate), dup = d·f(gate), and y again where
-// it is wanted. dgu may be gu and y may be dy: a thread reads all that it will
-// write, and nobody else reads it.
+// Backward, given dy: dgate = dy·up·f'(gate), dup = dy·f(gate), and y once more if the caller wants
+// it. dgu may be the memory of gu, and y that of dy: each thread first reads all elements that it
+// writes, and no other thread reads them.
 //
-// The least a call moves is what it moves: forward 3 elements read or written for
-// each of y, 6 bytes in bf16; backward 5 (10 bytes), with y 6 (12 bytes).
+// No call can move fewer bytes than these kernels do: forward 3 elements read or written for each
+// element of y, 6 bytes in bf16; backward 5 (10 bytes), with y 6 (12 bytes).
 //
-// A block takes columns of one row: blockIdx.x is the row, blockIdx.y the columns.
+// A block works on columns of one row: blockIdx.x is the row, blockIdx.y the columns.
 #include "activation.cuh"
 
 static constexpr int THREADS = 256; // at most
-static constexpr int ELEMS = 16;    // columns a thread takes
+static constexpr int ELEMS = 16;    // columns that a thread computes
 
-// Gated is f(gate)·up for a function Of.
+// Gated is f(gate)·up with f(x) = x·σ(z), where Of computes z (argument) and its derivative
+// (slope).
 template <class Of> struct Gated {
   METHOD float value(float g, float u) const {
     float s, rest;
     sigmoids(Of::argument(g), s, rest);
     return u * (g * s);
   }
-  // gradient turns gate and up, given d, into their gradients, and returns the value.
+  // gradient replaces gate g and up u by their gradients, given d, the gradient of the value. It
+  // returns the value.
   METHOD float gradient(float &g, float &u, float d) const {
     float s, rest;
     sigmoids(Of::argument(g), s, rest);
@@ -36,7 +39,7 @@ template <class Of> struct Gated {
   }
 };
 
-// Comparisons are such that what is no number stays so.
+// The comparisons are chosen such that a NaN stays a NaN.
 struct Cut {
   float alpha, limit;
   METHOD float gate(float g) const { return g > limit ? limit : g; }

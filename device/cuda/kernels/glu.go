@@ -7,7 +7,7 @@ func init() {
 	add(GLUBackward)
 }
 
-// Kernels of each activation; see glu.cu.
+// The GLU kernels of each activation, forward and backward; see glu.cu.
 var (
 	gluOf = [...]byAccess{op.SiLU: forAccess("glu", "silu"), op.GELUTanh: forAccess("glu", "gelu"), op.CutSiLU: forAccess("glu", "cut"),
 		op.SigmoidGate: forAccess("glu", "sigmoid"), op.GELU: forAccess("glu", "erf"), op.ReLU: forAccess("glu", "relu")}
@@ -38,7 +38,7 @@ func GLUBackward(l Launcher, a *op.GLUBackward) {
 	l.Launch(gluBackwardOf[a.Activation].of(wide, a.GU.DType), grid, block, 0, cutOff(p, a.Activation, a.Cut))
 }
 
-// cutOff appends the parameters of op.CutSiLU.
+// cutOff appends the limits of op.CutSiLU to a kernel's parameters, if f is that activation.
 func cutOff(p *Params, f op.Activation, cut op.Cut) *Params {
 	if f == op.CutSiLU {
 		p.F32(cut.Alpha).F32(cut.Limit)

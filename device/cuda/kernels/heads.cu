@@ -1,23 +1,24 @@
-// CopyHeads: elements 0 … C−1 of each of H heads of row t go from src to dst, bit by bit, and
-// the zeros elements behind them in dst are cleared; act. Element (t, head, c) lies at
-// t·stride + head·head_stride + c. Overwrites. The least a call moves: one write of
-// T·H·(C + zeros) elements, and one read of T·H·C, or of T·C where heads share them.
+// CopyHeads copies elements 0 … C−1 of each of H heads of T rows from src to dst, bit by bit, and
+// clears the following zeros elements of each head in dst; act. Element (t, head, c) lies at
+// t·stride + head·head_stride + c. It overwrites dst. No call can move fewer bytes than it does:
+// one write of T·H·(C + zeros) elements, and one read of T·H·C, or of T·C if all heads share one
+// (head_stride 0).
 //
-// SumHeads: dst (T, C) act = Σ_h src (T, H, C) act, in fp32 in the order of the heads, rounded
-// once; overwrites. The least a call moves: one read of T·H·C elements.
+// SumHeads: dst (T, C) act = Σ_h src (T, H, C) act, added in fp32 in the order of the heads and
+// rounded once. It overwrites dst. No call can move fewer bytes than one read of T·H·C elements.
 #include "common.cuh"
 
 static constexpr int COPY_THREADS = 128; // at most
 static constexpr int UNITS = 4;          // units a thread copies
 static constexpr int SUM_THREADS = 128;
-static constexpr int AHEAD = 8; // heads a thread has in flight
+static constexpr int AHEAD = 8; // heads that a thread loads at a time
 
 DEV void zero_unit(u16 &x) { x = 0; }
 DEV void zero_unit(u32 &x) { x = 0; }
 DEV void zero_unit(u32x4 &x) { x = u32x4{0, 0, 0, 0}; }
 
-// copy_heads: blockIdx.x is the row, blockIdx.y a block of its units. A head of dst has wide
-// units, of which the first units are copied.
+// copy_heads copies one row, blockIdx.x; blockIdx.y is a block of its units (elements, or 16
+// bytes). A head of dst has wide units, of which the first units are copied and the others cleared.
 template <class Unit>
 DEV void copy_heads(Unit *dst, const Unit *src, int heads, int units, int wide, int dst_stride, int dst_head, int src_stride, int src_head) {
   Unit *to = dst + (i64)blockIdx_x * dst_stride;
@@ -37,7 +38,8 @@ DEV void copy_heads(Unit *dst, const Unit *src, int heads, int units, int wide, 
   }
 }
 
-// sum_heads: a thread adds up N neighbouring elements of a row, of which there are chunks.
+// sum_heads adds up heads; a thread has N neighbouring elements of a row, and a row has chunks of
+// these.
 template <int N, class T>
 DEV void sum_heads(T *dst, const T *src, int rows, int heads, int chunks, int dst_stride, int src_stride, int src_head) {
   i64 item = (i64)blockIdx_x * SUM_THREADS + threadIdx_x, t = item / chunks;

@@ -12,12 +12,13 @@ import (
 	"mt/internal/testkit"
 )
 
-// hopperOrder matches the instructions that order asynchronous work in kernels for sm_90a. Barriers of one warp are
-// excluded, because the emulator does not see races inside a warp.
+// hopperOrder matches the fences, waits and barriers that order asynchronous work in kernels for
+// sm_90a. Barriers of one warp are excluded, because the emulator does not see races inside a warp.
 var hopperOrder = regexp.MustCompile(`(?m)^.*\b(fence\.(?:proxy|mbarrier_init)[\w.:]*|wgmma\.fence[\w.]*|wgmma\.commit_group[\w.]*|wgmma\.wait_group[\w.]* \d+|bar\.(?:sync|arrive)[ \t][^;]*);$`)
 
-// TestHopperOrder removes each of these instructions from the kernels for sm_90a, one at a time. The only harmless
-// removals are fences right after products that have fenced the same registers.
+// TestHopperOrder: if any one instruction that hopperOrder matches is removed from the kernels for
+// sm_90a, the emulator reports an error. The only harmless removals are fences right after products
+// that have fenced the same registers.
 func TestHopperOrder(t *testing.T) {
 	if testing.Short() || testkit.Race {
 		t.Skip("-short and -race leave it out: it runs the kernels dozens of times")
@@ -50,7 +51,8 @@ func TestHopperOrder(t *testing.T) {
 	}
 }
 
-// bothWays runs attention forward and backward on random numbers and returns the emulator's error.
+// bothWays runs attention forward and backward on random numbers and returns the emulator's error,
+// if it found a race.
 func bothWays(t *testing.T, dev *rig, c attentionCase) error {
 	r := newAttentionRun(t, dev, device.BF16, c)
 	n := r.o.TQ

@@ -14,23 +14,24 @@ import (
 //go:embed *.ptx
 var files embed.FS
 
-// Kernel names one CUDA kernel, a __global__ function.
+// Kernel names one CUDA kernel, a __global__ function in one of the embedded PTX modules.
 type Kernel struct {
 	Module string // its file, without ".ptx"
 	Name   string
-	// Shared is the most dynamic shared memory of any launch in bytes. Above 48 KiB the driver must be told once.
+	// Shared is the largest dynamic shared memory of any launch in bytes. The driver must be told
+	// once if it is above 48 KiB.
 	Shared int
 }
 
 // Dim3 is the size of a grid in blocks or of a block in threads.
 type Dim3 struct{ X, Y, Z uint32 }
 
-// Operations has all operations that the kernels of this package compute. Each operation's file adds its own. Running
-// an operation returns an error only for arguments that the kernels do not take. The Launcher reports failing
-// launches.
+// Operations has all operations that the kernels of this package compute. Each operation's file
+// adds its own. Running an operation returns an error only for arguments that the kernels do not
+// support. If a launch fails, the Launcher reports it.
 var Operations op.Table[Launcher]
 
-// add adds an operation to the table, given the function that launches it.
+// add adds an operation to Operations. launch is the function that launches its kernels.
 func add[O any, P interface {
 	*O
 	device.Op
@@ -41,10 +42,11 @@ func add[O any, P interface {
 	})
 }
 
-// Launcher enqueues kernels on one stream. Its methods return no errors: the stream keeps the first error and drops
-// later work.
+// Launcher enqueues kernels on one stream. device/cuda implements it for a GPU, and tests for the
+// emulator. Its methods return no errors: the stream keeps the first error and drops later work.
 type Launcher interface {
-	// Params returns the empty parameters of the next launch. The launcher owns them and has one set at a time.
+	// Params returns the parameters of the next launch, emptied. The launcher owns them and has
+	// only one set.
 	Params() *Params
 	// Launch enqueues k with shared bytes of dynamic shared memory. params are the kernel's parameters, packed as the
 	// ABI wants (Params). Launch copies them before it returns.
@@ -54,25 +56,26 @@ type Launcher interface {
 	Scratch(n int64) device.Mem
 	// SM90a reports whether attention uses kernels for sm_90a where they exist.
 	SM90a() bool
-	// TensorMap describes rows of bf16 elements in t to kernels for sm_90a: columns columns, rows rows, stride
-	// elements from row to row. A copy takes BoxColumns columns of boxRows rows. The tensor and its rows begin at
-	// multiples of 16 bytes.
+	// TensorMap describes bf16 rows in t to the TMA unit: columns columns, rows rows, stride
+	// elements from row to row. One copy takes BoxColumns columns of boxRows rows. The tensor and
+	// its rows begin at multiples of 16 bytes.
 	TensorMap(t device.Tensor, columns, rows, stride, boxRows int) TensorMap
-	// Slower is called when attention runs on a slower kernel because there is none for sm_90a. what is the reason, and
-	// dim the number of elements of a head.
+	// Slower is called when attention runs on a slower kernel because there is none for sm_90a.
+	// what is the reason, and dim the head size.
 	Slower(what Lacking, dim int)
 	// SharedBytes returns the most shared memory of a block in bytes, static and dynamic.
 	SharedBytes() int
-	// MostWork returns the most FLOPs on operands of type dt that a launch should have, as far as no bit changes; 0:
-	// no limit.
+	// MostWork returns the most FLOPs on operands of type dt that one launch should have, so that a
+	// watchdog does not end it; 0: no limit. Launches are split only where that changes no bit.
 	MostWork(dt device.DType) float64
 }
 
-// ScratchBytes is the size of a stream's scratch memory.
+// ScratchBytes is the size in bytes of the device memory that a stream has for data between kernels
+// of one operation.
 const ScratchBytes = 32 << 20
 
-// Params packs the parameters of a kernel. Each parameter is at the next multiple of its own size, as the driver
-// expects.
+// Params packs the parameters of a kernel as the driver expects them: each at the next multiple of
+// its own size.
 type Params struct{ Bytes []byte }
 
 // Reset removes all parameters from p and keeps its memory.
@@ -87,7 +90,7 @@ func (p *Params) align(n int) {
 	}
 }
 
-// Tensor appends a pointer; the zero Tensor is a null pointer.
+// Tensor appends the address of t. The zero Tensor, for an absent argument, becomes a null pointer.
 func (p *Params) Tensor(t device.Tensor) *Params { return p.I64(int64(t.Addr)) }
 
 // I64 appends an 8-byte integer.
@@ -97,7 +100,8 @@ func (p *Params) I64(v int64) *Params {
 	return p
 }
 
-// I32 appends an int. It panics if v does not fit in 32 bits, a bug of the caller.
+// I32 appends a 4-byte integer. It panics if v does not fit in 32 bits, which is a bug of the
+// caller.
 func (p *Params) I32(v int) *Params {
 	if int64(v) != int64(int32(v)) {
 		panic(fmt.Sprintf("kernels: parameter %d does not fit in 32 bits", v))
@@ -107,7 +111,7 @@ func (p *Params) I32(v int) *Params {
 	return p
 }
 
-// Bool appends an int, 0 or 1.
+// Bool appends a 4-byte integer: 1 if v is true, else 0.
 func (p *Params) Bool(v bool) *Params {
 	if v {
 		return p.I32(1)
@@ -122,7 +126,7 @@ func (p *Params) F32(v float32) *Params {
 	return p
 }
 
-// Modules returns the names of all modules, sorted.
+// Modules returns the names of all embedded PTX modules, sorted.
 func Modules() []string {
 	entries, err := files.ReadDir(".")
 	if err != nil {
@@ -135,7 +139,7 @@ func Modules() []string {
 	return out
 }
 
-// PTX returns the text of a module; nil: there is no such module.
+// PTX returns the PTX text of a module; nil: there is no such module.
 func PTX(module string) []byte {
 	b, err := files.ReadFile(module + ".ptx")
 	if err != nil {

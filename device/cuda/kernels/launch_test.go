@@ -9,7 +9,8 @@ import (
 	"mt/device/op"
 )
 
-// limits is a Launcher that runs nothing and checks the limits of every GPU.
+// limits is a Launcher that runs nothing. It fails the test if a launch exceeds a limit of any GPU:
+// of grids, blocks, parameters or shared memory.
 type limits struct {
 	t        *testing.T
 	sm90a    bool
@@ -39,7 +40,7 @@ func (l *limits) Params() *kernels.Params { return new(kernels.Params) }
 
 func (l *limits) SM90a() bool { return l.sm90a }
 
-// TensorMap checks the conditions of cuTensorMapEncodeTiled.
+// TensorMap fails the test if its arguments violate the conditions of cuTensorMapEncodeTiled.
 func (l *limits) TensorMap(t device.Tensor, columns, rows, stride, boxRows int) kernels.TensorMap {
 	if t.Addr%16 != 0 || stride%8 != 0 || columns < 1 || rows < 1 || boxRows < 1 || boxRows > 256 {
 		l.t.Errorf("a tensor map of %d rows of %d columns at %#x, %d apart, %d at a time", rows, columns, t.Addr, stride, boxRows)
@@ -60,16 +61,15 @@ func (l *limits) Scratch(n int64) device.Mem {
 	return device.Mem{Addr: 1 << 40, Bytes: n}
 }
 
-// The shapes of the largest models and batches.
+// The sizes of the largest models and batches that launches must support.
 const (
 	manyTokens, manySeqs                  = 131072, 16384
 	wideVocabulary, wideHidden, wideInner = 262144, 8192, 37888
 	manyHeads, manyKVHeads, headDim       = 64, 8, 128
 )
 
-// TestLargest launches every operation in these shapes, with tensors that start at
-// multiples of 16 bytes and with others. Grids, parameters and scratch memory must
-// fit.
+// TestLargest: every operation can be launched in the largest shapes, with tensors that are and are
+// not aligned to 16 bytes. Grids, parameters and scratch memory stay within their limits.
 func TestLargest(t *testing.T) {
 	for _, dt := range []device.DType{device.F32, device.BF16} {
 		for _, off := range []uintptr{0, 4} {
@@ -97,7 +97,7 @@ func TestLargest(t *testing.T) {
 	}
 }
 
-// largest makes tensors that have addresses but no memory.
+// largest is a limits Launcher that also makes tensors, with addresses but without memory.
 type largest struct {
 	limits
 	dt   device.DType
@@ -219,6 +219,12 @@ func (l *largest) delta() {
 		kernels.GatedDelta(l, &op.GatedDelta{DeltaShape: shape, O: qkv, QKV: qkv, Gates: gates, ALog: heads, DtBias: heads, States: states})
 		kernels.GatedDeltaBackward(l, &op.GatedDeltaBackward{DeltaShape: shape, DQKV: qkv, DGates: gates, DALog: heads, DDtBias: heads, DO: qkv, QKV: qkv,
 			Gates: gates, ALog: heads, DtBias: heads, States: states})
+		shape.KeyHeads, shape.ByChannel = op.MostDeltaHeads, true
+		qkv, heads = l.act(manyTokens, int64(shape.Width())), l.f32(int64(shape.Decays()))
+		rates := l.act(manyTokens, int64(shape.Decays()))
+		kernels.GatedDelta(l, &op.GatedDelta{DeltaShape: shape, O: qkv, QKV: qkv, Gates: gates, A: rates, ALog: heads, DtBias: heads, States: states})
+		kernels.GatedDeltaBackward(l, &op.GatedDeltaBackward{DeltaShape: shape, DQKV: qkv, DGates: gates, DA: rates, DALog: heads, DDtBias: heads, DO: qkv,
+			QKV: qkv, Gates: gates, A: rates, ALog: heads, DtBias: heads, States: states})
 		l.ssd(shape.Cu, seqs)
 		w := l.f32(wideInner * op.MostTaps)
 		x := l.act(manyTokens, wideInner)

@@ -1,14 +1,14 @@
-// LayerNorm: y = (x − mean)·rstd·w + b over rows of dim elements, mean = mean(x) and rstd
-// = 1/√(mean((x − mean)²) + eps). Overwrites y and stats; y may be x. The least it can
-// move is one read of x and one write of y: 4 bytes an element in bf16, 8 in fp32; it
-// moves just that up to dim 8192 (4096 where chunks are single elements), and reads x
-// three times (from the cache, mostly) beyond.
+// LayerNorm: y = (x − mean)·rstd·w + b over rows of dim elements, with mean = mean(x) and rstd =
+// 1/√(mean((x − mean)²) + eps). It overwrites y and stats; y may be x. No call can move fewer bytes
+// than one read of x and one write of y: 4 bytes an element in bf16, 8 in fp32. It moves just that
+// up to dim 8192 (4096 if chunks are single elements). Wider rows are read three times, mostly from
+// the cache.
 //
-// x, y (count, dim) act; w (dim) f32; b (dim) f32 or null; stats (count, 2) f32 or null:
-// mean, then rstd. N is the length of a chunk (common.cuh).
+// x, y (count, dim) act; w (dim) f32; b (dim) f32 or null; stats (count, 2) f32 or null: mean, then
+// rstd. N is the number of elements of a chunk (common.cuh).
 #include "layernorm.cuh"
 
-// write_normed writes a chunk of y.
+// write_normed writes a chunk of y = (x − mean)·k·w + b.
 template <int N, class T> DEV void write_normed(T *y, const float (&x)[N], const float (&w)[N], const float (&b)[N], float mean, float k) {
   float v[N];
 #pragma unroll
@@ -16,7 +16,7 @@ template <int N, class T> DEV void write_normed(T *y, const float (&x)[N], const
   store_floats<N>(y, v);
 }
 
-// load_bias reads N of b, which are 0 where there is none.
+// load_bias reads N elements of b from column col on, or sets them to 0 if there is no b.
 template <int N> DEV void load_bias(float (&v)[N], const float *b, int col) {
 #pragma unroll
   for (int i = 0; i < N; i++) v[i] = 0.0f;
@@ -27,8 +27,8 @@ DEV void write_stats(float *stats, int row, float mean, float k) {
   if (stats && threadIdx_x == 0) stats[2 * (i64)row] = mean, stats[2 * (i64)row + 1] = k;
 }
 
-// norm_rows gives a block each rows, one after the other, with the next one on its
-// way: dim ≤ threads · ROW_ELEMS<N>.
+// norm_rows normalizes each rows in a block, one after the other, and reads the next row meanwhile.
+// It requires dim ≤ threads · ROW_ELEMS<N>.
 template <int N, class T>
 DEV void norm_rows(T *y, float *stats, const T *x, const float *w, const float *b, int count, int dim, float eps, int each) {
   constexpr int CHUNKS = ROW_ELEMS<N> / N;
@@ -66,7 +66,7 @@ DEV void norm_rows(T *y, float *stats, const T *x, const float *w, const float *
   }
 }
 
-// norm_wide gives a row of any length to a block, which reads it three times.
+// norm_wide normalizes one row of any length in a block, which reads it three times.
 template <int N, class T> DEV void norm_wide(T *y, float *stats, const T *x, const float *w, const float *b, int dim, float eps) {
   __shared__ float space[ROW_THREADS / 32];
   const T *from = x + (i64)blockIdx_x * dim;

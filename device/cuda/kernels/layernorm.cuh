@@ -1,6 +1,6 @@
-// What LayerNorm and LayerNormBackward share. A row belongs to a block that holds it in
-// registers (dim ≤ 8192, or 4096 where chunks are single elements), or to one that reads
-// it several times.
+// The parts that LayerNorm and LayerNormBackward share. One block computes a row. It either holds
+// the row in registers (dim ≤ 8192, or 4096 if chunks are single elements), or reads it several
+// times.
 #pragma once
 #include "rmsnorm.cuh"
 

@@ -1,28 +1,29 @@
-// LayerNormBackward: with k = rstd, n = dim, v = (x − mean)·k and g = dy·w, dx = k·(g −
-// Σg/n − v·Σ(g·v)/n) and dw = Σ dy·v over all rows. dx is overwritten, or added to with
-// one rounding; dw accumulates. dx may be dy.
+// LayerNormBackward: with k = rstd, n = dim, v = (x − mean)·k and g = dy·w, dx = k·(g − Σg/n −
+// v·Σ(g·v)/n) and dw = Σ dy·v over all rows. dx is overwritten, or added to with one rounding; dw
+// is added to. dx may be dy.
 //
-// The least it can move is one read of x and dy and one write of dx, 6 bytes an element in
-// bf16, and of dx one read more to add; it moves that up to dim 8192 (4096 where chunks
-// are single elements), twice the reads beyond, and the sums of dw, which are small: every
-// block writes its own to part (slices, dim) f32, and add_slices (bias.cu) adds those to dw.
+// No call can move fewer bytes than one read of x and dy and one write of dx, 6 bytes an element in
+// bf16, and to add, one read of dx. It moves that up to dim 8192 (4096 if chunks are single
+// elements), and reads wider rows twice. The sums for dw are small: every block writes its own to
+// part (slices, dim) f32, and add_slices (bias.cu) adds those to dw.
 //
 // x, dy, dx (count, dim) act; w (dim) f32; stats (count, 2) f32: mean, then rstd.
 #include "layernorm.cuh"
 
-// normed turns x into (x − mean)·k.
+// normed replaces x by (x − mean)·k.
 template <int N> DEV void normed(float (&x)[N], float mean, float k) {
 #pragma unroll
   for (int i = 0; i < N; i++) x[i] = (x[i] - mean) * k;
 }
 
-// sums adds a chunk's part of Σg and of Σ(g·v).
+// sums adds a chunk's terms to g = Σ dy·w and to gv = Σ dy·w·v.
 template <int N> DEV void sums(float &g, float &gv, const float (&d)[N], const float (&w)[N], const float (&v)[N]) {
 #pragma unroll
   for (int i = 0; i < N; i++) g += d[i] * w[i], gv += d[i] * w[i] * v[i];
 }
 
-// write_gradient writes a chunk of dx; g and gv are means, old what dx was, or zero.
+// write_gradient writes a chunk of dx. g and gv are the means of dy·w and of dy·w·v over the row.
+// old is the former content of dx if add is true, or zero.
 template <int N, class T>
 DEV void write_gradient(T *dx, const float (&d)[N], const float (&w)[N], const float (&v)[N], chunk<T, N> old, bool add, float k, float g,
                         float gv) {
@@ -36,8 +37,8 @@ DEV void write_gradient(T *dx, const float (&d)[N], const float (&w)[N], const f
   store_floats<N>(dx, out);
 }
 
-// backward_rows gives a block each rows, one after the other: dim ≤ threads ·
-// ROW_ELEMS<N>. A thread keeps the sums of its columns.
+// backward_rows computes each rows in a block, one after the other. It requires dim ≤ threads ·
+// ROW_ELEMS<N>. A thread keeps the sums for dw of its columns in registers.
 template <int N, class T>
 DEV void backward_rows(T *dx, float *part, const T *dy, const T *x, const float *w, const float *stats, int count, int dim, int add,
                        int each) {
@@ -94,8 +95,8 @@ DEV void backward_rows(T *dx, float *part, const T *dy, const T *x, const float 
   }
 }
 
-// backward_wide_dw sums the slice blockIdx.y of each rows for ROW_THREADS·N columns; it
-// comes before backward_wide, which may overwrite dy.
+// backward_wide_dw sums dy·v for ROW_THREADS·N columns over the slice blockIdx.y, which has each
+// rows. It runs before backward_wide, which may overwrite dy.
 template <int N, class T> DEV void backward_wide_dw(float *part, const T *dy, const T *x, const float *stats, int count, int dim, int each) {
   int col = (blockIdx_x * ROW_THREADS + threadIdx_x) * N;
   if (col >= dim) return;
@@ -113,7 +114,7 @@ template <int N, class T> DEV void backward_wide_dw(float *part, const T *dy, co
   store_f32<N>(part + (i64)blockIdx_y * dim + col, dw);
 }
 
-// backward_wide gives a row of any length to a block.
+// backward_wide computes dx of one row of any length in a block.
 template <int N, class T>
 DEV void backward_wide(T *dx, const T *dy, const T *x, const float *w, const float *stats, int dim, int add) {
   __shared__ float space[2 * ROW_THREADS / 32];

@@ -7,14 +7,14 @@ import (
 
 func init() { add(MatMul) }
 
-// matMulTile is a set of kernels that cut a matrix product into thread blocks of one size.
+// matMulTile is a set of kernels that compute a matrix product D in thread blocks of one size.
 type matMulTile struct {
 	kernels   [4]Kernel // nn, tn (A transposed), nt (B transposed), tt
-	m, n, k   int64     // rows and columns of D in a block; extent of k in one stage
+	m, n, k   int64     // rows and columns of D in a block; k that one stage covers
 	threads   uint32
 	perSM     int64 // blocks that a multiprocessor runs at a time
-	cycles    int64 // cycles that a stage takes all of them
-	overheads int64 // cycles before the first and after the last stage
+	cycles    int64 // cycles of one stage, in which all of these blocks advance
+	overheads int64 // cycles of a block before its first and after its last stage
 }
 
 func newMatMulTile(module, name string, m, n, k int64, threads uint32, shared int, perSM, cycles, overheads int64) *matMulTile {
@@ -25,8 +25,8 @@ func newMatMulTile(module, name string, m, n, k int64, threads uint32, shared in
 	return t
 }
 
-// Shapes, threads and shared memory must match the CUDA C files. Cycles are estimates for an A100; they only serve to
-// choose between tiles.
+// The tiles: sizes, threads and shared memory must match the CUDA C files. Cycles are estimates for
+// an A100; they only serve to choose between tiles.
 var (
 	bf16Large  = newMatMulTile("matmul_bf16_large", "matmul_bf16_large", 128, 256, 32, 256, 96<<10, 1, 1100, 4000)
 	bf16Medium = newMatMulTile("matmul_bf16_medium", "matmul_bf16_medium", 128, 128, 32, 128, 48<<10, 2, 1150, 4000)
@@ -39,7 +39,7 @@ var (
 	matMulSum = Kernel{Module: "matmul_sum", Name: "matmul_sum"}
 )
 
-// Bits of the flags in matmul_out.cuh.
+// Bits of the kernels' parameter flags; matmul_out.cuh defines the same bits.
 const (
 	matMulBF16    = 1 << iota // D and C are bf16
 	matMulFour                // rows of D and C may be accessed 4 elements at a time
@@ -47,13 +47,13 @@ const (
 	matMulBChunks             // rows of B may be read 16 bytes at a time
 )
 
-// rowElements is the largest length of a row in elements for which a thread block can compute all addresses with 32
-// bits.
+// rowElements is the longest row in elements that the kernels support: thread blocks compute
+// addresses within a tile with 32 bits.
 const rowElements = 1 << 23
 
-// MatMul launches D = op(A)·op(B) [+ C] [+ Bias]; see op.MatMul. Every sum runs over k in order, in at most
-// ScratchBytes/(4·M·N) parts, which are added in order. The shapes and the alignment of the tensors alone determine
-// tiles and parts.
+// MatMul launches D = op(A)·op(B) [+ C] [+ Bias]; see op.MatMul. Every sum runs over k in order. K
+// may be split into at most ScratchBytes/(4·M·N) parts, whose sums are added in order. The shapes
+// and the alignment of the tensors alone determine tiles and parts.
 func MatMul(l Launcher, a *op.MatMul) {
 	m := *a
 	if m.M == 0 || m.N == 0 {
@@ -95,8 +95,9 @@ func matMulTiles(m op.MatMul) []*matMulTile {
 	return bf16Tiles
 }
 
-// cheapest returns the tile with the lowest estimated cost for m, and into how many parts to cut K. It assumes 128
-// multiprocessors on every GPU, so that all GPUs choose alike.
+// cheapest returns the tile with the lowest estimated cost for m, and into how many parts to split
+// K. It assumes 128 multiprocessors on every GPU, so that all GPUs choose the same tile and give
+// the same bits.
 func cheapest(tiles []*matMulTile, m op.MatMul) (best *matMulTile, parts int) {
 	const processors, launch, bytesPerCycle = 128, 4000, 2500
 	M, N, K := int64(m.M), int64(m.N), int64(m.K)
@@ -110,8 +111,8 @@ func cheapest(tiles []*matMulTile, m op.MatMul) (best *matMulTile, parts int) {
 			blocks := ceilDiv(M, t.m) * ceilDiv(N, t.n) * p
 			cost := blocks / (processors * t.perSM) * (stages*t.cycles + t.overheads)
 			if rest := blocks % (processors * t.perSM); rest > 0 {
-				// The fewer blocks share a multiprocessor, the less of their waiting is hidden by the work of other
-				// blocks.
+				// If fewer blocks share a multiprocessor, less of their waiting is hidden by the
+				// work of other blocks.
 				cost += stages*t.cycles*(ceilDiv(rest, processors)+1)/(t.perSM+1) + t.overheads
 			}
 			if p > 1 {
@@ -125,7 +126,8 @@ func cheapest(tiles []*matMulTile, m op.MatMul) (best *matMulTile, parts int) {
 	return best, parts
 }
 
-// matMulWith computes m with the tile t. K is cut into about parts parts, whose results are added in order.
+// matMulWith computes m with the tile t. It splits K into about parts parts, whose results are
+// added in order.
 func matMulWith(l Launcher, m op.MatMul, t *matMulTile, parts int) {
 	slice := ceilDiv(ceilDiv(int64(m.K), t.k), int64(parts)) * t.k
 	parts = int(ceilDiv(int64(m.K), slice))

@@ -1,25 +1,26 @@
-// D (M, N) = op(A)·op(B) + C + Bias from bf16 on tensor cores: mma.sync
-// m16n8k16 with float sums, fed by ldmatrix from a ring of STAGES tiles that
-// cp.async fills.
+// D (M, N) = op(A)·op(B) + C + Bias from bf16 on tensor cores: mma.sync m16n8k16 with float sums. A
+// block keeps a ring of STAGES tiles in shared memory, which cp.async fills and ldmatrix reads.
 //
-// A matrix that lies along K (A as it is, B transposed) is kept as rows of k,
-// one that lies across (A transposed, B as it is) as k rows; ldmatrix.trans turns
-// the latter. Copies go by chunks of 8 elements (16 bytes).
+// In memory, the rows of A run along K, or across it if A is transposed; those of B run across K,
+// or along it if B is transposed. A tile is kept in shared memory as it lies in memory, and
+// ldmatrix.trans transposes matrices whose rows run across K. Copies have chunks of 8 elements (16
+// bytes).
 //
 // Every element's sum runs over k in order, 16 at a time.
 #pragma once
 #include "matmul_out.cuh"
 #include "mma.cuh"
 
-// Shape is a tile of a block, of a warp, of the ring.
+// Shape has the sizes of a block's tile (BM, BN, BK), of a warp's part of it (WM, WN), and of the
+// ring (STAGES).
 template <int BM_, int BN_, int BK_, int WM_, int WN_, int STAGES_> struct Shape {
   static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_, STAGES = STAGES_;
   static constexpr int THREADS = BM / WM * (BN / WN) * 32;
   static constexpr int A_BYTES = BM * BK * 2, BYTES = (BM + BN) * BK * 2;
 };
 
-// Operand loads ROWS rows (of A: m, of B: n) by BK and reads fragments of 16 by
-// 16 from them. ALONG: a row of memory runs over k.
+// Operand loads tiles of A or B, with ROWS rows of m or n and BK of k, and reads fragments of 16 by
+// 16 from them. ALONG says that a row of the matrix in memory runs along K.
 template <int ROWS, int BK, int THREADS, bool ALONG> struct Operand {
   static constexpr int CHUNKS = (ALONG ? BK : ROWS) / 8, LINES = ALONG ? ROWS : BK;
   static constexpr int LINE = CHUNKS * 16; // bytes of a line in shared memory
@@ -27,7 +28,7 @@ template <int ROWS, int BK, int THREADS, bool ALONG> struct Operand {
   static constexpr int STEP = THREADS / CHUNKS, PER = LINES / STEP;
   static_assert(PER * STEP == LINES && (PER == 1 || STEP % 8 == 0), "the XOR must be the same for all lines of a thread");
 
-  const u16 *base, *next; // the matrix; where this thread's first chunk of the next tile is
+  const u16 *base, *next; // the matrix; address of this thread's first chunk of the next tile
   u32 offset[PER];        // bytes from next
   i64 ld;                 // elements from line to line
   int first, rows;        // first row of the tile, rows of the matrix
@@ -40,7 +41,7 @@ template <int ROWS, int BK, int THREADS, bool ALONG> struct Operand {
     base = (const u16 *)matrix;
     first = first_row, rows = count, ld = ALONG ? K : count;
     to = T::at(line(), chunk());
-    // Rows past the last are read as the last: what comes of them is not stored.
+    // For rows beyond the last, the last row is read again. Their results are not stored.
     if (ALONG) {
       next = base + first * ld + k + chunk() * 8;
 #pragma unroll
@@ -52,7 +53,8 @@ template <int ROWS, int BK, int THREADS, bool ALONG> struct Operand {
     }
   }
 
-  // fetch enqueues the copy of the next tile, of which left (or more) k exist.
+  // fetch enqueues the copy of the next tile. left is how many k are left in the matrix; further
+  // ones become zeros.
   METHOD void fetch(u32 tile, int left) {
 #pragma unroll
     for (int i = 0; i < PER; i++) {
@@ -62,8 +64,8 @@ template <int ROWS, int BK, int THREADS, bool ALONG> struct Operand {
     next += ALONG ? (i64)BK : BK * ld;
   }
 
-  // fetch_elements does the same where rows do not start at 16 bytes: tile k
-  // comes element by element, and is there after the next barrier.
+  // fetch_elements loads the tile at k element by element, for matrices whose rows do not start at
+  // multiples of 16 bytes. The tile is complete after the next barrier.
   METHOD void fetch_elements(u8 *tile, int k, int end) {
 #pragma unroll
     for (int i = 0; i < PER; i++) {
@@ -82,8 +84,8 @@ template <int ROWS, int BK, int THREADS, bool ALONG> struct Operand {
     return at < end ? x : 0;
   }
 
-  // read gives a fragment of 16 rows from row (of the warp's first at lane) by 16
-  // k from k.
+  // read loads the fragment of 16 rows, from row on, by 16 k, from k on. lane is this lane's
+  // address for the fragment at 0, 0.
   static METHOD void read(u32 (&r)[4], u32 tile, u32 lane, int row, int k) {
     if (ALONG)
       ldmatrix_x4(r, tile + T::step(lane, row, k));
@@ -92,17 +94,17 @@ template <int ROWS, int BK, int THREADS, bool ALONG> struct Operand {
   }
 };
 
-// Source brings tiles of both matrices, one after the other. CHUNKED: rows of
-// both may be read by 16 bytes, else the flags say which of them.
+// Source loads the tiles of both matrices, one after the other along K. CHUNKED: rows of both can
+// be read 16 bytes at a time; otherwise the flags say which of them.
 template <class S, bool TA, bool TB, bool CHUNKED> struct Source {
   using A = Operand<S::BM, S::BK, S::THREADS, !TA>;
   using B = Operand<S::BN, S::BK, S::THREADS, TB>;
   A a;
   B b;
-  int k, end, flags; // the first k of the tile fetched next, the end of all
+  int k, end, flags; // the first k of the tile fetched next, and the end of K
 
-  // fetch enqueues the next tile, at is its offset in shared memory. Past the end
-  // zeros come, which nobody adds.
+  // fetch enqueues the next tiles of A and B, for byte at of shared memory. Past the end of K it
+  // loads zeros, which are never added.
   METHOD void fetch(u8 *shared, u32 at) {
     u32 ring = shared_address(shared);
     if (CHUNKED || (flags & A_CHUNKS))
@@ -118,9 +120,9 @@ template <class S, bool TA, bool TB, bool CHUNKED> struct Source {
   }
 };
 
-// put_sums writes a warp's sums as rows row…, columns col… of D, by way of its
-// part of shared memory: 16 rows after each other, always from sum[0], since
-// unrolled this would be most of the code.
+// put_sums writes a warp's sums to D, from row row and column col on. They pass through the warp's
+// part of shared memory, 16 rows at a time. The loop is not unrolled, since it would be most of the
+// code; it moves sums so that each round uses sum[0].
 template <class S, int MT, int NT> DEV void put_sums(const Out &o, u8 *shared, float (&sum)[MT][NT][4], int row, int col) {
   constexpr int W = S::WN, PITCH = W + 8;
   static_assert(S::THREADS / 32 * STAGE_FLOATS<W> * 4 <= S::BYTES * S::STAGES, "");
@@ -160,7 +162,8 @@ template <class S, bool TA, bool TB, bool CHUNKED> DEV void matmul(const Out &o,
 
   int warp = threadIdx_x >> 5;
   int warp_row = warp / (S::BN / S::WN) * S::WM, warp_col = warp % (S::BN / S::WN) * S::WN;
-  // Where the lane reads its rows of the fragments at 0, 0 of a tile at 0.
+  // a_at and b_at are the addresses, relative to a tile, at which this lane reads the fragments at
+  // 0, 0 of A and B.
   u32 a_at = TA ? A::T::step(A::T::lane_b(0), 0, warp_row) : A::T::step(A::T::lane_a(0), warp_row, 0);
   u32 b_at = TB ? B::T::step(B::T::lane_b(0), warp_col, 0) : B::T::step(B::T::lane_a(0), 0, warp_col);
   u32 fa[2][MT][4], fb[2][NT][4];
@@ -185,8 +188,8 @@ template <class S, bool TA, bool TB, bool CHUNKED> DEV void matmul(const Out &o,
   sync_threads();
   read(0, 0, 0);
 
-  // Fragments are read one step ahead of their use, across the barrier too. The
-  // stage fetched into is the one that all warps left at the last barrier.
+  // Fragments are read one step before their use, even across the barrier. The stage that is being
+  // filled is the one that all warps finished reading before the last barrier.
   constexpr u32 LAST = (S::STAGES - 1) * S::BYTES;
   u32 reading = 0, writing = LAST;
 #pragma clang loop unroll(disable)
@@ -212,8 +215,8 @@ template <class S, bool TA, bool TB, bool CHUNKED> DEV void matmul(const Out &o,
   put_sums<S>(o, shared, sum, tile.row + warp_row, tile.col + warp_col);
 }
 
-// The kernels of a shape: name_nn, _tn (A transposed), _nt (B transposed), _tt.
-// k of block row y are y·slice up to (y+1)·slice.
+// MATMUL_KERNELS defines the four kernels of a shape: name_nn, _tn (A transposed), _nt (B
+// transposed), _tt. If K is split, block row y computes k from y·slice to (y+1)·slice.
 #define MATMUL_KERNEL(name, S, TA, TB, CHUNKED, BLOCKS)                                                                       \
   __global__ __launch_bounds__(S::THREADS, BLOCKS) void name(void *d, const void *a, const void *b, const void *c,            \
                                                              const float *bias, int M, int N, int K, int slice, int flags) { \

@@ -1,9 +1,8 @@
-// Matrix products in bf16 where D is small or rows do not start at 16 bytes.
+// Matrix products in bf16 whose D is small or whose rows do not start at multiples of 16 bytes.
 //
-// small: tiles of 64 × 64, 4 warps of 32 × 32, 3 stages of 64 k, 48 KiB
-// any: the same, reading the matrices without A_CHUNKS, B_CHUNKS by elements
-// rows: tiles of 16 × 128, 4 warps of 16 × 32, 4 stages of 64 k, 72 KiB: a few
-// rows by a matrix that is read once, as in generation
+// - small: tiles of 64 × 64, 4 warps of 32 × 32, 3 stages of 64 k, 48 KiB
+// - any: the same, but matrices without A_CHUNKS or B_CHUNKS are read element by element
+// - rows: tiles of 16 × 128, 4 warps of 16 × 32, 4 stages of 64 k, 72 KiB: for a few rows by a matrix that is read once, as in generation
 #include "matmul_bf16.cuh"
 
 using Small = Shape<64, 64, 64, 32, 32, 3>;

@@ -12,12 +12,12 @@ var matMulNames = map[string]*matMulTile{
 	"fp32 large": f32Large, "fp32 small": f32Small,
 }
 
-// MatMulBy runs m by the named tile, with K in about parts parts.
+// MatMulBy computes m with the named tile, and with K split into about parts parts.
 func MatMulBy(l Launcher, m op.MatMul, tile string, parts int) {
 	matMulWith(l, m, matMulNames[tile], parts)
 }
 
-// MatMulChoice returns the choice of MatMul.
+// MatMulChoice returns the tile and the number of parts that MatMul would choose for m.
 func MatMulChoice(m op.MatMul) (tile string, parts int) {
 	t, parts := cheapest(matMulTiles(m), m)
 	for name, is := range matMulNames {
@@ -28,7 +28,8 @@ func MatMulChoice(m op.MatMul) (tile string, parts int) {
 	return tile, parts
 }
 
-// TestPartsAreAligned: parts of K begin where rows may still be read 16 bytes at a time.
+// TestPartsAreAligned: if K is split, each part begins at a multiple of 16 bytes, so rows can still
+// be read 16 bytes at a time.
 func TestPartsAreAligned(t *testing.T) {
 	for name, tile := range matMulNames {
 		size := device.BF16.Size()

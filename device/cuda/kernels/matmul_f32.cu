@@ -1,36 +1,36 @@
-// D (M, N) = op(A)·op(B) + C + Bias from float, without tensor cores (they would
-// round to TF32): every thread sums 8 × 8 elements, over k in order.
+// D (M, N) = op(A)·op(B) + C + Bias from float. It does not use tensor cores, which would round to
+// TF32: every thread sums 8 × 8 elements, over k in order.
 //
-// large: tiles of 128 × 64, 128 threads, 32000 bytes
-// small: tiles of 64 × 64, 64 threads, 21760 bytes
+//	large: tiles of 128 × 64, 128 threads, 32000 bytes of shared memory
+//	small: tiles of 64 × 64, 64 threads, 21760 bytes
 //
-// Tiles of 8 k lie in shared memory as k rows, whichever way the matrix lies:
-// cp.async moves single elements, so nothing need be aligned. k rows are four
-// elements longer than the tile, so that copies meet no bank twice.
+// A tile has 8 k. In shared memory it is 8 rows, one for each k, whichever way the matrix lies in
+// memory: cp.async copies single elements, so no alignment is needed. These rows are four elements
+// longer than the tile, so that copies have no bank conflicts.
 #include "matmul_out.cuh"
 #include "mma.cuh"
 
 static constexpr int BK = 8, STAGES = 5;
 
-// copy_async_4 copies an element to shared memory; where take is false it writes
+// copy_async_4 starts to copy one element to shared memory (cp.async). If take is false, it writes
 // zero.
 DEV void copy_async_4(u32 dst, const float *src, bool take) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(dst), "l"((const __attribute__((address_space(1))) float *)src),
                "r"(take ? 4 : 0));
 }
 
-// Operand loads ROWS rows (of A: m, of B: n) by BK. ALONG: a row of memory runs
-// over k.
+// Operand loads tiles of A or B, with ROWS rows of m or n and BK of k. ALONG says that a row of the
+// matrix in memory runs along K.
 template <int ROWS, int THREADS, bool ALONG> struct Operand {
   static constexpr int LINE = (ROWS + 4) * 4; // bytes of one k in shared memory
-  // Along k a warp takes 8 k of 4 rows at a time, across 32 rows of one k.
+  // If rows run along K, a warp copies 8 k of 4 rows at a time; otherwise 32 rows of one k.
   static constexpr int STEP = ALONG ? THREADS / 8 : THREADS / ROWS; // lines from copy to copy
   static constexpr int LINES = ALONG ? ROWS : BK;
 
-  const float *next; // where this thread's first element of the next tile is
+  const float *next; // address of this thread's first element of the next tile
   i64 ld;            // elements from line to line
   u32 to;            // where the first element goes in the tile
-  int line, left;    // the thread's first line; how many lines there are from it on, where lines are rows
+  int line, left;    // the thread's first line; if lines are rows, the number of lines from it on
 
   METHOD void start(const float *matrix, int first, int rows, int K, int k) {
     ld = ALONG ? K : rows;
@@ -41,18 +41,20 @@ template <int ROWS, int THREADS, bool ALONG> struct Operand {
       next = matrix + (first + line) * ld + k + at;
       to = at * LINE + line * 4;
     } else {
-      // Rows past the last are read as the last: what comes of them is not stored.
+      // For rows beyond the last, the last row is read again. Their results are not stored.
       next = matrix + (k + line) * ld + min_i(first + at, rows - 1);
       to = line * LINE + at * 4;
     }
   }
 
-  // fetch enqueues the copy of the next tile, of which in (or more) k exist.
+  // fetch enqueues the copy of the next tile. in is how many k are left in the matrix; further ones
+  // become zeros.
   METHOD void fetch(u32 tile, int in) {
     const float *from = next;
     i64 step = ld * STEP;
     int left = this->left;
-    // Unknown to the compiler, which would keep a pointer for every line.
+    // The compiler must take step and left for unknown; otherwise it would keep a pointer for every
+    // line.
     asm volatile("" : "+l"(step), "+r"(left));
     in -= ALONG ? threadIdx_x % 8 : line;
 #pragma unroll
@@ -88,8 +90,8 @@ DEV void matmul(void *d, const float *a, const float *b, const void *c, const fl
     left -= BK;
   };
 
-  // A warp has 32 × 64 elements, a lane of them rows 4·y… and 16 + 4·y…, columns
-  // 4·x… and 32 + 4·x….
+  // A warp computes 32 × 64 elements. A lane has four rows from 4·y and four from 16 + 4·y on, and
+  // four columns from 4·x and four from 32 + 4·x on.
   int warp = threadIdx_x >> 5, y = threadIdx_x >> 3 & 3, x = threadIdx_x & 7;
   int warp_row = warp / (BN / 64) * 32, warp_col = warp % (BN / 64) * 64;
   f32x4 sum[2][4][2];
@@ -148,7 +150,8 @@ DEV void matmul(void *d, const float *a, const float *b, const void *c, const fl
   }
 }
 
-// k of block row y are y·slice up to (y+1)·slice.
+// MATMUL_KERNELS defines the four kernels of a tile. If K is split, block row y computes k from
+// y·slice to (y+1)·slice.
 #define MATMUL_KERNEL(name, BM, BN, TA, TB, BLOCKS)                                                                               \
   __global__ __launch_bounds__(BM *BN / 64, BLOCKS) void name(void *d, const float *a, const float *b, const void *c,            \
                                                               const float *bias, int M, int N, int K, int slice, int flags) {    \

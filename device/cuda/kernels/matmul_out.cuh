@@ -1,18 +1,18 @@
-// What the matrix products share: where D, C and Bias lie, how a warp writes
-// its part of D, the order of the tiles.
+// The parts that matrix products in bf16 and fp32 share: where D, C and Bias lie, how a warp writes
+// its part of D, and the order of the tiles.
 #pragma once
 #include "common.cuh"
 
-#define INLINE __attribute__((always_inline))                // of a lambda
-#define METHOD __attribute__((device, always_inline)) inline // of a struct
+#define INLINE __attribute__((always_inline))                // for lambdas
+#define METHOD __attribute__((device, always_inline)) inline // for member functions
 
-// Bits of the flags that the launcher passes.
+// Bits of the kernels' parameter flags; matmul.go defines the same bits.
 static constexpr int D_BF16 = 1;   // D and C are bf16, else float
 static constexpr int D_FOUR = 2;   // rows of D, C may be accessed by four elements
 static constexpr int A_CHUNKS = 4; // rows of A may be read by 16 bytes
-static constexpr int B_CHUNKS = 8; // the same of B
+static constexpr int B_CHUNKS = 8; // rows of B may be read by 16 bytes
 
-// Out is D (M, N) and what is added to it.
+// Out is the result D (M, N) of a product, with C and the bias that are added to it.
 struct Out {
   u8 *d;
   const u8 *c;       // (M, N) of D's type, or null; may be d
@@ -20,20 +20,20 @@ struct Out {
   int M, N, flags;
 };
 
-// out_of is where block row y writes: D, or when K is split, (gridDim.y, M, N)
-// f32, its part of it.
+// out_of returns where block row y writes: to D or, if K is split, to matrix y of the partial sums
+// (gridDim.y, M, N) f32.
 DEV Out out_of(void *d, const void *c, const float *bias, int M, int N, int flags) {
   i64 at = (i64)blockIdx_y * M * N * 4;
   return {(u8 *)d + at, (const u8 *)c, bias, M, N, flags};
 }
 
-// Four elements of D as they lie in memory.
+// floats and set read and write four elements of D, of either type.
 DEV f32x4 floats(f32x4 v) { return v; }
 DEV f32x4 floats(u32x2 v) { return {low_bf16(v.x), high_bf16(v.x), low_bf16(v.y), high_bf16(v.y)}; }
 DEV void set(f32x4 *p, f32x4 v) { *p = v; }
 DEV void set(u32x2 *p, f32x4 v) { *p = u32x2{pack_bf16(v.x, v.y), pack_bf16(v.z, v.w)}; }
 
-// put writes one element.
+// put writes element (row, col) of D, plus those of C and the bias.
 DEV void put(const Out &o, int row, int col, float v) {
   i64 at = (i64)row * o.N + col;
   if (o.bias) v += o.bias[col];
@@ -46,12 +46,13 @@ DEV void put(const Out &o, int row, int col, float v) {
   }
 }
 
-// Rows of the space in shared memory that a warp passes its sums through are
-// W + 8 floats apart: pairs written by fragment layout meet no bank twice.
+// A warp passes its sums through shared memory. Rows there are W + 8 floats apart, so that the
+// pairs of a fragment are written without bank conflicts.
 template <int W> constexpr int STAGE_FLOATS = 16 * (W + 8);
 
-// put_batch writes v at rows STEP apart, step fours from each other, of which
-// those under left exist. All of C is on its way before the first is needed.
+// put_batch writes v to D, plus C, in BATCH rows that are STEP apart; step is the distance of two
+// such rows in fours of elements. Only rows below left exist. All of C is loaded before the first
+// element is needed.
 template <int BATCH, int STEP, class Four> DEV void put_batch(Four *d, const Four *c, i64 step, int left, f32x4 (&v)[BATCH]) {
   if (c) {
     Four add[BATCH];
@@ -66,9 +67,8 @@ template <int BATCH, int STEP, class Four> DEV void put_batch(Four *d, const Fou
     if (i * STEP < left) set(d + i * step, v[i]);
 }
 
-// put_rows writes 16 rows of W columns, from the warp's own shared memory, as
-// rows row0…, columns col0… of D. Lanes of a row take four columns each and
-// BATCH rows at once.
+// put_rows writes 16 rows of W columns from the warp's own shared memory to D, from row row0 and
+// column col0 on. Each lane writes four columns, of BATCH rows at once.
 template <int W, int BATCH> DEV void put_rows(const Out &o, const float *stage, int row0, int col0) {
   constexpr int LANES = W / 4, STEP = 32 / LANES, PASSES = 16 / STEP;
   int lane = threadIdx_x & 31;
@@ -101,9 +101,9 @@ template <int W, int BATCH> DEV void put_rows(const Out &o, const float *stage, 
 
 struct Tile { int row, col; };
 
-// tile_of gives block x its tile of BM × BN. Blocks that run together cover a
-// patch about as wide as high, so that what they read meets in the L2 cache:
-// 16 tiles of rows, then the next tile of columns.
+// tile_of returns the tile of BM × BN that block x computes. Blocks that run together cover a patch
+// of D about as wide as high, so that they share operands in the L2 cache: 16 tiles of rows, then
+// the next tile of columns.
 template <int BM, int BN> DEV Tile tile_of(int M, int N) {
   constexpr int GROUP = 16;
   int high = (M + BM - 1) / BM, wide = (N + BN - 1) / BN;

@@ -1,5 +1,5 @@
-// D (M, N) = Σ parts (parts, M, N) f32, in order, + C + Bias: the end of a matrix
-// product whose K was split; without parts that of one without K.
+// D (M, N) = Σ parts (parts, M, N) f32, in order, + C + Bias. It is the last step of a matrix
+// product whose K was split. With no parts it computes a product with K = 0.
 #include "matmul_out.cuh"
 
 static constexpr int THREADS = 256;

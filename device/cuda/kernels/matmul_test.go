@@ -15,7 +15,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// matMulCase is one product. at is the offset in elements of every tensor from an aligned address.
+// matMulCase is one matrix product to test. at is the offset of every tensor from an aligned
+// address, in elements.
 type matMulCase struct {
 	tile           string // "": as MatMul chooses
 	parts          int
@@ -35,7 +36,7 @@ func (c matMulCase) String() string {
 	return fmt.Sprintf("%dx%dx%d,%v,%v,parts %d,at %d,form %d", c.M, c.N, c.K, c.transA, c.transB, c.parts, c.at, c.form)
 }
 
-// fit rounds rows up so that kernels may read 16 bytes at a time.
+// fit rounds the lengths of rows up to 8 elements, so that kernels may read 16 bytes at a time.
 func (c *matMulCase) fit() {
 	up := func(n *int) { *n = (*n + 7) / 8 * 8 }
 	if c.transA {
@@ -50,7 +51,8 @@ func (c *matMulCase) fit() {
 	}
 }
 
-// TestMatMulTiles runs every tile at its edges, even where MatMul would choose another.
+// TestMatMulTiles: every tile gives results within the bound for shapes at the edges of its size,
+// even shapes for which MatMul would choose another tile.
 func TestMatMulTiles(t *testing.T) {
 	testkit.NotShort(t)
 	forms := []int{0, formBF16 | formBias, formBF16 | formC, formC | formInPlace | formBias, formBF16 | formC | formInPlace, formC}
@@ -91,7 +93,8 @@ func TestMatMulTiles(t *testing.T) {
 	}
 }
 
-// TestMatMulForms checks tensors at any address, vectors, a gradient with a long K, and the order of many tiles.
+// TestMatMulForms: products are right with tensors at any address, with vectors, with a long K as
+// in gradients, and with so many tiles that their order matters.
 func TestMatMulForms(t *testing.T) {
 	testkit.NotShort(t)
 	dev := newRig()
@@ -118,7 +121,8 @@ func TestMatMulForms(t *testing.T) {
 	}
 }
 
-// run computes c and compares every element with the oracle. It also checks the memory around D.
+// run computes the product c on dev and compares every element with the oracle. It also fails if
+// memory around D changes.
 func (c matMulCase) run(t *testing.T, dev *rig) {
 	dt := device.BF16
 	if c.tile != "" && c.tile[:4] == "fp32" {
@@ -179,7 +183,8 @@ func (c matMulCase) run(t *testing.T, dev *rig) {
 	c.compare(t, dev, m.D, want, size, around)
 }
 
-// compare checks D. size has the sums of the absolute values of each element's terms.
+// compare compares D with want. size[i] is the sum of the absolute values of the terms of element
+// i, from which the allowed error follows.
 func (c matMulCase) compare(t *testing.T, dev *rig, D device.Tensor, want, size []float64, around int) {
 	t.Helper()
 	get := func(i int) uint32 {
@@ -198,8 +203,9 @@ func (c matMulCase) compare(t *testing.T, dev *rig, D device.Tensor, want, size 
 			}
 			continue
 		}
-		// K products and three more terms. Each sum is rounded or truncated (by tensor cores) to 24 bits; then there
-		// may be a rounding to 8 bits.
+		// An element has K products and three more terms. Each addition is rounded or, by tensor
+		// cores, truncated to 24 bits, so its error is at most 2⁻²³ of size. A bf16 result is
+		// rounded once more, to 8 bits.
 		allowed := float64(c.K+3) * size[i] / (1 << 23)
 		if D.DType == device.BF16 {
 			allowed += (math.Abs(want[i]) + allowed) / (1 << 8)
@@ -221,7 +227,7 @@ func absolute(v []float64) []float64 {
 	return out
 }
 
-// TestMatMulChoice shows which tiles shapes get.
+// TestMatMulChoice: MatMul chooses the expected tile and number of parts for typical shapes.
 func TestMatMulChoice(t *testing.T) {
 	tensor := func(dt device.DType, n int) device.Tensor { return device.Tensor{Addr: 256, Len: int64(n), DType: dt} }
 	for _, c := range []struct {

@@ -1,17 +1,17 @@
-// What Newton-Schulz iterations need beside matrix products.
+// The operations of Newton-Schulz iterations besides matrix products.
 //
 //	WeightedSum   d (n) act = a·x + b·y, x act, y f32, rounded once; d may be x
 //	DivideByNorm  x (n) act /= max(‖x‖, eps), the norm rounded to act
 //
-// The least a call moves: WeightedSum reads both sides and writes one. DivideByNorm
-// reads x twice and writes it once: the first kernel sums the squares of slices, and
-// every block of the second adds up these sums, in one order.
+// No call can move fewer bytes than these kernels do: WeightedSum reads both sides and writes one.
+// DivideByNorm reads x twice and writes it once. Its first kernel sums the squares of slices, and
+// every block of the second adds up these sums, always in the same order.
 //
-// blockIdx.x is the piece or, of square_sums, the slice.
+// blockIdx.x is the range of elements or, in square_sums, the slice.
 #include "common.cuh"
 
 static constexpr int THREADS = 256;
-static constexpr int ELEMS = 16; // elements of a tensor that a thread takes
+static constexpr int ELEMS = 16; // elements that a thread computes
 
 template <int N, class T> DEV void weighted_sum(T *d, const T *x, const float *y, i64 n, float a, float b) {
   constexpr int CHUNKS = ELEMS / N;
@@ -29,7 +29,7 @@ template <int N, class T> DEV void weighted_sum(T *d, const T *x, const float *y
   }
 }
 
-// square_sums writes the sum of squares of a slice of each elements.
+// square_sums writes, for each slice of each elements, the sum of the squares.
 template <int N, class T> DEV void square_sums(float *sums, const T *x, i64 n, i64 each) {
   __shared__ float space[THREADS / 32];
   i64 from = (i64)blockIdx_x * each, to = min_i(from + each, n);
@@ -57,7 +57,7 @@ template <int N, class T> DEV void divide_by_norm(T *x, const float *sums, i64 n
   for (int i = threadIdx_x; i < slices; i += THREADS) sum += sums[i];
   sum = block_sum<THREADS / 32>(sum, space);
   float norm = max_f(rounded_to(__builtin_sqrtf(sum), x), eps);
-  if (sum != sum) norm = sum; // a maximum loses what is no number
+  if (sum != sum) norm = sum; // the maximum would drop a NaN
   i64 first = ((i64)blockIdx_x * CHUNKS * THREADS + threadIdx_x) * N;
 #pragma unroll
   for (int c = 0; c < CHUNKS; c++) {

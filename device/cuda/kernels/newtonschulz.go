@@ -18,8 +18,8 @@ var (
 
 const (
 	pieceThreads = 256  // threads of a block
-	pieceElems   = 16   // elements of a tensor that a thread takes
-	normSlices   = 1024 // most sums of squares
+	pieceElems   = 16   // elements that a thread computes
+	normSlices   = 1024 // most slices, each with a sum of squares
 )
 
 // WeightedSum launches op.WeightedSum.
@@ -33,7 +33,8 @@ func WeightedSum(l Launcher, a *op.WeightedSum) {
 	l.Launch(weightedSum.of(wide, dt), line(ceilDiv(a.N, pieceThreads*pieceElems)), line(pieceThreads), 0, p)
 }
 
-// DivideByNorm launches op.DivideByNorm: sums of squares of slices, then the division.
+// DivideByNorm launches op.DivideByNorm: a kernel that sums the squares of slices, then the one
+// that divides.
 func DivideByNorm(l Launcher, a *op.DivideByNorm) {
 	if a.N == 0 {
 		return

@@ -1,18 +1,18 @@
-// AddNoise: x (T, C) act += scale/√L · u, in place, where L is the length of the row's
-// document and u what Philox4x32-10 draws for the row's place in the step (op.AddNoise
-// says how). cu (seqs+1) i32 bounds the documents; the rows are from `from` on. A row
-// outside of them becomes NaN.
+// AddNoise: x (T, C) act += scale/√L · u, in place. L is the length of the row's document, and u is
+// what the generator Philox4x32-10 draws for the element's position in the step (op.AddNoise says
+// how). cu (seqs+1) i32 has the bounds of the documents; x holds the rows of the step from row
+// `from` on. A row outside all documents becomes NaN.
 //
-// The least a call moves is what it moves: one read and one write of x, 4 bytes an element
-// in bf16. The ten rounds of four words take about 20 instructions an element.
+// No call can move fewer bytes than it does: one read and one write of x, 4 bytes an element in
+// bf16. The ten rounds of Philox take about 20 instructions an element.
 //
 // blockIdx.x is the row, blockIdx.y a block of its columns.
 #include "common.cuh"
 
 static constexpr int THREADS = 128; // at most
-static constexpr int ELEMS = 16;    // columns a thread takes
+static constexpr int ELEMS = 16;    // columns that a thread computes
 
-// draw is the four words of a counter.
+// draw returns the four random words that Philox4x32-10 gives for a counter and a key.
 DEV u32x4 draw(u32 c0, u32 c1, u32 c2, u64 key) {
   u32 c3 = 0, k0 = (u32)key, k1 = (u32)(key >> 32);
 #pragma unroll
@@ -25,7 +25,7 @@ DEV u32x4 draw(u32 c0, u32 c1, u32 c2, u64 key) {
   return u32x4{c0, c1, c2, c3};
 }
 
-// size_of is scale/√L for the document of a row.
+// size_of returns scale/√L, where L is the length of the document with this row.
 DEV float size_of(const int *cu, int seqs, int row, float scale) {
   int low = 0, high = seqs; // the first document that ends behind the row
 #pragma clang loop unroll(disable)
@@ -38,7 +38,8 @@ DEV float size_of(const int *cu, int seqs, int row, float scale) {
   return scale / __builtin_sqrtf((float)(cu[low + 1] - cu[low]));
 }
 
-// added is x + size·u. The product is rounded by itself, as on every other device.
+// added returns x + size·u, where u in (−1, 1) is made of the high 24 bits of word. The product is
+// rounded by itself (no fma), as on every other device.
 DEV float added(float x, float size, u32 word) {
   float u = (float)(int)(2 * (word >> 8) + 1 - (1u << 24)) * (1.0f / (1 << 24));
   return x + __nvvm_mul_rn_f(size, u);

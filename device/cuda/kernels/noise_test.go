@@ -12,8 +12,8 @@ import (
 	"mt/device/op"
 )
 
-// TestNoise: the added noise has the bits of the fp32 arithmetic, step by step, wherever the columns and documents
-// end. Rows outside all documents become NaN.
+// TestNoise: the noise has exactly the bits of the same fp32 arithmetic in Go, for all lengths of
+// rows and documents. Rows outside all documents become NaN.
 func TestNoise(t *testing.T) {
 	dev := newRig()
 	for _, C := range []int{8, 264, 2056} {

@@ -1,18 +1,19 @@
-// AddPositions: y (T, C) = x (T, C) + rows pos (T) i32 of table (P, C), act; overwrites, y
-// may be x. A position outside 0 … P−1 gives a row of NaN.
+// AddPositions: y (T, C) = x (T, C) + rows pos[t] of table (P, C), act; pos (T) i32. It overwrites
+// y, which may be x. A position outside 0 … P−1 gives a row of NaN.
 //
-// AddPositionsBackward: dtable (longest, C) f32, row p += dy of position p of every
-// sequence, one after the other; accumulates. dy (T, C) act are the tokens from `from` on;
-// cu (seqs+1) i32 bounds the sequences. What lies outside of dy adds nothing.
+// AddPositionsBackward: row p of dtable (longest, C) f32 += the rows of dy at position p of every
+// sequence, one after the other. dy (T, C) act has the tokens from `from` on; cu (seqs+1) i32 has
+// the bounds of the sequences. Tokens outside of dy add nothing.
 //
-// The least a call moves: forward 3 elements for each of y, 6 bytes in bf16 (a table that
-// is small stays in the cache); backward it reads dy and reads and writes dtable.
+// No call can move fewer bytes than it does: forward 3 elements for each element of y, 6 bytes in
+// bf16 (a small table stays in the cache); backward one read of dy and one read and write of
+// dtable.
 //
 // blockIdx.x is the row that is written, blockIdx.y a block of its columns.
 #include "common.cuh"
 
 static constexpr int THREADS = 128; // at most
-static constexpr int ELEMS = 16;    // columns a thread takes in the forward
+static constexpr int ELEMS = 16;    // columns that a thread computes in the forward
 
 template <int N, class T> DEV void add_positions(T *y, const T *x, const T *table, const int *pos, int rows, int columns) {
   constexpr int CHUNKS = ELEMS / N;

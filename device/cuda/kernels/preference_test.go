@@ -11,7 +11,8 @@ import (
 	"mt/device/op"
 )
 
-// TestPreferenceWeights runs the kernel over documents that are shorter and longer than a block.
+// TestPreferenceWeights: the weights agree with the oracle for documents that are shorter and
+// longer than a thread block.
 func TestPreferenceWeights(t *testing.T) {
 	dev := newRig()
 	for _, lengths := range [][]int32{{1, 1}, {3, 700, 257, 256}} {
@@ -22,7 +23,9 @@ func TestPreferenceWeights(t *testing.T) {
 	everyKernel(t, dev, "preferenceweights")
 }
 
-// preference: half an ulp of each log p, of up to 1000 nats, moves the argument of the sigmoid.
+// preference tests one kind of loss with documents of these lengths. The bound allows for the
+// rounding of the log probabilities: they are up to 1000 nats, and half an ulp of each changes the
+// argument of the sigmoid.
 func (e *elements) preference(lengths []int32, kind op.PreferenceKind) {
 	cu := []int32{0}
 	for _, n := range lengths {

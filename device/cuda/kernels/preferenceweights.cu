@@ -1,10 +1,13 @@
-// PreferenceWeights: weights (T) f32 overwritten. Pair blockIdx.x has the documents from cu[2p] to cu[2p+1], the chosen one,
-// and from there to cu[2p+2], the rejected one; reference (pairs, 2) f32. kind is op.PreferenceKind.
+// PreferenceWeights overwrites weights (T) f32. Pair p = blockIdx.x has the chosen document from
+// cu[2p] to cu[2p+1] and the rejected one from there to cu[2p+2]. reference (pairs, 2) f32 has
+// their log probabilities in the reference model. kind is op.PreferenceKind.
 //
-// Where reference has a NaN for the chosen document both documents are the same, and slopes are 0.
+// If reference has a NaN for the chosen document, both documents are the same, and the slopes are
+// 0.
 //
-// A document's losses are summed in double: by each thread every THREADS-th, then the threads' sums in halves. So the sum
-// does not depend on what else is in the batch. It moves 12 bytes for each token.
+// A document's losses are summed in double: each thread sums every THREADS-th, then the threads'
+// sums are added in halves. So the sum does not depend on the rest of the batch. The kernel moves
+// 12 bytes for each token.
 #include "common.cuh"
 
 static constexpr int THREADS = 256;
@@ -12,7 +15,8 @@ static constexpr int IGNORE = -100;
 
 enum { SIGMOID = 1, HINGE = 2, IPO = 3 };
 
-// document sums the losses from..to over the block, for every thread, and counts its targets.
+// document returns to every thread the sum of the losses from … to, and sets count to the number of
+// its targets.
 DEV double document(const float *losses, const int *targets, int from, int to, int &count, double *sums, int *counts) {
   double sum = 0.0;
   int n = 0;

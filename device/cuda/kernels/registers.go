@@ -18,8 +18,9 @@ type Use struct {
 	Static    int // bytes of shared memory per block, without the launch's dynamic memory
 }
 
-// registers reads registers.txt, which check.sh writes. A line has a kernel's static shared memory and its registers
-// on each architecture, or a dash for an architecture that the kernel is not for.
+// registers reads registers.txt, which check.sh writes. A line has a kernel's static shared memory
+// and its registers on each architecture. A dash stands for an architecture that the kernel is not
+// for.
 var registers = sync.OnceValue(func() map[string]map[string]Use {
 	table := map[string]map[string]Use{}
 	var architectures []string
@@ -35,7 +36,7 @@ var registers = sync.OnceValue(func() map[string]map[string]Use {
 				continue // the kernel is not for this architecture
 			}
 			static, err := strconv.Atoi(cells[1])
-			used, _, _ := strings.Cut(cells[2+i], "!") // what follows are bytes of local memory
+			used, _, _ := strings.Cut(cells[2+i], "!") // bytes of local memory follow the exclamation mark
 			count, err2 := strconv.Atoi(used)
 			if err != nil || err2 != nil {
 				panic("kernels: registers.txt: " + line) // cannot happen: the file is embedded and a test reads it

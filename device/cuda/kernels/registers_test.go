@@ -9,8 +9,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestRegisters: registers.txt has exactly the existing kernels, with the static shared memory that their PTX
-// declares. check.sh compares the registers with ptxas.
+// TestRegisters: registers.txt lists exactly the existing kernels, with the static shared memory
+// that their PTX declares. check.sh, not this test, compares the registers with ptxas.
 func TestRegisters(t *testing.T) {
 	testkit.NotShort(t)
 	text := testkit.Must(os.ReadFile("registers.txt"))(t)

@@ -19,8 +19,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestOp runs the table of operations on the kernels alone, without a driver: go test -run 'Op/RMSNorm'. It counts
-// the work of the cases that tried accepts. Long tests also run the other cases.
+// TestOp: the conformance cases pass on the kernels alone, without a driver; go test -run
+// 'Op/RMSNorm' runs those of one operation. The work of the cases that tried accepts is counted and
+// compared. Long tests also run the other cases.
 func TestOp(t *testing.T) {
 	want := tried()
 	if testing.Short() {
@@ -39,8 +40,8 @@ func TestOp(t *testing.T) {
 	}
 }
 
-// tried accepts the cases that go test runs in the interpreter: one in three of attention and one in two of the gated
-// delta rule, which take most of the time, and all cases of other operations.
+// tried accepts the cases that run by default: one in three of attention and one in two of the
+// gated delta rule, which take most of the time, and all cases of other operations.
 func tried() func(name string) bool {
 	attention, delta := conformance.OneIn(3), conformance.OneIn(2)
 	return func(name string) bool {
@@ -54,15 +55,15 @@ func tried() func(name string) bool {
 	}
 }
 
-// TestEveryOperation: the table of operations has cases of exactly the operations
-// that there are kernels for.
+// TestEveryOperation: the conformance tests have cases for exactly the operations that have
+// kernels.
 func TestEveryOperation(t *testing.T) {
 	if got, want := kernels.Operations.Names(), conformance.OperationNames(); !slices.Equal(got, want) {
 		t.Errorf("there are kernels of %v, cases of %v", got, want)
 	}
 }
 
-// rig is a device that executes every call at once, kernels in the interpreter.
+// rig is a device that executes every call at once, and runs kernels in the PTX interpreter.
 type rig struct {
 	device.Device
 	mu      sync.Mutex
@@ -117,7 +118,7 @@ func (r *rig) Free(m device.Mem) {
 	delete(r.buffers, uint64(m.Addr)>>rigShift)
 }
 
-// Find implements ptx.Memory.
+// Find implements ptx.Memory: it returns the buffer that addr lies in.
 func (r *rig) Find(addr uint64) *ptx.Buffer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +135,7 @@ func (r *rig) bytes(m device.Mem) []byte {
 
 func (r *rig) NewStream(string) (device.Stream, error) { return &rigStream{rig: r}, nil }
 
-// kernel finds a kernel of the embedded PTX.
+// kernel returns the parsed kernel k of the embedded PTX.
 func (r *rig) kernel(k *kernels.Kernel) (*ptx.Kernel, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,7 +176,7 @@ func module(name string) (*ptx.Module, error) {
 	return m, err
 }
 
-// rigStream implements device.Stream and kernels.Launcher.
+// rigStream implements device.Stream and kernels.Launcher on a rig.
 type rigStream struct {
 	device.Stream
 	rig     *rig
@@ -251,7 +252,8 @@ func (s *rigStream) MostWork(device.DType) float64 { return s.rig.most }
 
 func dims(d kernels.Dim3) []uint32 { return []uint32{d.X, d.Y, d.Z} }
 
-// Scratch returns fresh memory each time, so that a kernel that forgets to write some of it is noticed.
+// Scratch returns fresh memory each time. So the test notices if a kernel reads scratch memory that
+// no kernel has written.
 func (s *rigStream) Scratch(n int64) device.Mem {
 	if n > kernels.ScratchBytes {
 		s.err = fmt.Errorf("%d bytes of scratch, at most %d", n, kernels.ScratchBytes)
@@ -263,7 +265,8 @@ func (s *rigStream) Scratch(n int64) device.Mem {
 
 func on(s device.Stream) kernels.Launcher { return s.(*rigStream) }
 
-// TestCoherentLoads checks that no kernel reads through the non-coherent cache, because outputs may overlap inputs.
+// TestCoherentLoads: no kernel reads through the non-coherent cache (ld.global.nc), since outputs
+// may overlap inputs.
 func TestCoherentLoads(t *testing.T) {
 	for _, module := range kernels.Modules() {
 		if at := bytes.Index(kernels.PTX(module), []byte("ld.global.nc")); at >= 0 {

@@ -1,17 +1,15 @@
-// RMSNorm: y = x·rstd·(offset + w) over groups of dim elements, rstd = 1/√(mean(x²)
-// + eps), and where there is a residual, y = residual + that, rounded once.
-// Overwrites y and rstd; y may be x, or the residual. The least it can move is one
-// read of x, and of the residual, and one write of y: 4 or 6 bytes an element in
-// bf16, twice that in fp32; it moves just that up to dim 8192, and reads x twice
-// (from the cache, mostly) beyond.
+// RMSNorm: y = x·rstd·(offset + w) over groups of dim elements, with rstd = 1/√(mean(x²) + eps). If
+// there is a residual, y = residual + that, rounded once. It overwrites y and rstd; y may be x, or
+// the residual. No call can move fewer bytes than one read of x, one of the residual and one write
+// of y: 4 or 6 bytes an element in bf16, twice that in fp32. It moves just that up to dim 8192.
+// Wider groups are read twice, mostly from the cache.
 //
-// x, y act: element (r, g, c) at r·stride + g·dim + c; residual null, or act that lies
-// as y does; w (dim) f32; rstd (rows, groups) f32 or null. Group i is (row i / groups,
-// group i % groups); count = rows·groups of them. N is the length of a chunk
-// (common.cuh).
+// x, y act: element (r, g, c) at r·stride + g·dim + c; residual null, or act with the strides of y;
+// w (dim) f32; rstd (rows, groups) f32 or null. Group i of count = rows·groups is (row i / groups,
+// group i % groups). N is the number of elements of a chunk (common.cuh).
 #include "rmsnorm.cuh"
 
-static constexpr int TEAM_GROUPS = 2; // groups a team has in flight
+static constexpr int TEAM_GROUPS = 2; // groups that a team loads at a time
 
 template <int N> DEV float sum_squares(const float (&v)[N]) {
   float sum = 0.0f;
@@ -20,7 +18,8 @@ template <int N> DEV float sum_squares(const float (&v)[N]) {
   return sum;
 }
 
-// write_scaled writes a chunk of y; old is the residual's, or what no one looks at.
+// write_scaled writes a chunk of y = x·k·w. If add is true, it adds old, the chunk of the residual;
+// otherwise old is unused.
 template <int N, class T> DEV void write_scaled(T *y, chunk<T, N> x, const float (&w)[N], float k, chunk<T, N> old, bool add) {
   float v[N], before[N];
   unpack(v, x), unpack(before, old);
@@ -32,7 +31,7 @@ template <int N, class T> DEV void write_scaled(T *y, chunk<T, N> x, const float
   store_floats<N>(y, v);
 }
 
-// residual_at is a chunk of the residual, zero where there is none.
+// residual_at returns a chunk of the residual, or zeros if there is no residual.
 template <int N, class T> DEV chunk<T, N> residual_at(const T *residual, i64 at) {
   chunk<T, N> old;
   zero_chunk(old);
@@ -40,8 +39,8 @@ template <int N, class T> DEV chunk<T, N> residual_at(const T *residual, i64 at)
   return old;
 }
 
-// norm_team gives a group to a team of lanes: dim ≤ team · TEAM_ELEMS. A block
-// does TEAM_GROUPS groups for each of its teams.
+// norm_team normalizes each group in a team of neighbouring lanes of a warp. It requires dim ≤ team
+// · TEAM_ELEMS. Each team of a block has TEAM_GROUPS groups.
 template <int N, class T>
 DEV void norm_team(T *y, float *rstd, const T *x, const float *w, const T *residual, i64 xs, i64 ys, int count, layout at, float eps,
                    float offset, int team) {
@@ -52,7 +51,7 @@ DEV void norm_team(T *y, float *rstd, const T *x, const float *w, const T *resid
 #pragma unroll
   for (int g = 0; g < TEAM_GROUPS; g++) {
     int i = first + g * teams;
-    const T *from = x + at.at(min_i(i, count - 1), xs); // of the last group where there is none
+    const T *from = x + at.at(min_i(i, count - 1), xs); // the last group if group i does not exist
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
       int col = (c * team + lane) * N;
@@ -89,8 +88,8 @@ DEV void norm_team(T *y, float *rstd, const T *x, const float *w, const T *resid
   }
 }
 
-// norm_rows gives a block each groups, one after the other, with the weights in
-// registers and the next group on its way: dim ≤ threads · ROW_ELEMS<N>.
+// norm_rows normalizes each groups in a block, one after the other, with the weights in registers.
+// It reads the next group meanwhile. It requires dim ≤ threads · ROW_ELEMS<N>.
 template <int N, class T>
 DEV void norm_rows(T *y, float *rstd, const T *x, const float *w, const T *residual, i64 xs, i64 ys, int count, layout at, float eps,
                    float offset, int each) {
@@ -127,7 +126,7 @@ DEV void norm_rows(T *y, float *rstd, const T *x, const float *w, const T *resid
   }
 }
 
-// norm_wide gives a group of any length to a block, which reads it twice.
+// norm_wide normalizes one group of any length in a block, which reads it twice.
 template <int N, class T>
 DEV void norm_wide(T *y, float *rstd, const T *x, const float *w, const T *residual, i64 xs, i64 ys, layout at, float eps, float offset) {
   __shared__ float space[ROW_THREADS / 32];

@@ -7,7 +7,8 @@ func init() {
 	add(RMSNormBackward)
 }
 
-// The three ways to normalize a group; see rmsnorm.cuh.
+// The three ways to normalize a group; see rmsnorm.cuh. Some lanes of a warp (team) or a block
+// (rows) hold it in registers, or a block reads it twice (wide).
 var (
 	normTeam = forAccess("rmsnorm", "rmsnorm_team")
 	normRows = forAccess("rmsnorm", "rmsnorm_rows")
@@ -20,13 +21,13 @@ var (
 )
 
 const (
-	teamThreads = 256 // threads of a block of teams
+	teamThreads = 256 // threads of a block that consists of teams
 	teamElems   = 8   // elements of a group that a lane of a team holds
-	rowThreads  = 512 // most threads of a block that takes whole groups
+	rowThreads  = 512 // most threads of a block that computes whole groups
 )
 
-// teamFor returns how many lanes (threads of a warp) hold a group of dim elements in registers; 0: more than a warp
-// has.
+// teamFor returns how many lanes (threads of a warp) hold a group of dim elements in registers; 0:
+// a warp has too few.
 func teamFor(dim int) int {
 	lanes := 1
 	for lanes*teamElems < dim {
@@ -38,7 +39,8 @@ func teamFor(dim int) int {
 	return lanes
 }
 
-// rowElems returns the largest number of elements that a thread holds if a whole thread block normalizes a row.
+// rowElems returns how many elements of a row a thread holds if a whole thread block normalizes the
+// row.
 func rowElems(wide bool) int {
 	if wide {
 		return 16
@@ -46,7 +48,8 @@ func rowElems(wide bool) int {
 	return 8
 }
 
-// threadsFor returns how many threads of a block hold a row of dim elements in registers; 0: more than a block has.
+// threadsFor returns how many threads of a block hold a row of dim elements in registers; 0: a
+// block has too few.
 func threadsFor(dim int, wide bool) int {
 	if dim > rowThreads*rowElems(wide) {
 		return 0
@@ -56,7 +59,7 @@ func threadsFor(dim int, wide bool) int {
 
 // RMSNorm launches op.RMSNorm.
 func RMSNorm(l Launcher, a *op.RMSNorm) {
-	const teamGroups = 2 // groups that a team takes
+	const teamGroups = 2 // groups that a team computes
 	if a.Rows == 0 || a.Groups == 0 || a.Dim == 0 {
 		return
 	}
@@ -70,7 +73,7 @@ func RMSNorm(l Launcher, a *op.RMSNorm) {
 		p.I32(int(count)).I32(a.Groups).I32(a.Dim).F32(a.Eps).F32(a.Offset).I32(team)
 		l.Launch(normTeam.of(wide, dt), line(ceilDiv(count, int64(teamThreads/team*teamGroups))), line(teamThreads), 0, p)
 	case threads > 0:
-		each := min(max(count/1024, 1), 4) // four groups share what a block reads of W
+		each := min(max(count/1024, 1), 4) // up to four groups share a block's read of W
 		p.I32(int(count)).I32(a.Groups).I32(a.Dim).F32(a.Eps).F32(a.Offset).I32(int(each))
 		l.Launch(normRows.of(wide, dt), line(ceilDiv(count, each)), line(int64(threads)), 0, p)
 	default:
@@ -79,7 +82,8 @@ func RMSNorm(l Launcher, a *op.RMSNorm) {
 	}
 }
 
-// RMSNormBackward launches op.RMSNormBackward: DX and the sums of slices of rows for DW, then DW.
+// RMSNormBackward launches op.RMSNormBackward: first DX and, for DW, sums over slices of the rows,
+// then DW from these.
 func RMSNormBackward(l Launcher, a *op.RMSNormBackward) {
 	if a.Rows == 0 || a.Groups == 0 || a.Dim == 0 {
 		return
@@ -91,13 +95,14 @@ func RMSNormBackward(l Launcher, a *op.RMSNormBackward) {
 		normBackwardOfWide(l, a, wide)
 		return
 	}
-	// The limit is on partial sums: 2²¹ of them need 2¹⁷ threads, which fill a large GPU once.
+	// most limits the number of slices. 2²¹ partial sums, at 16 a thread, keep 2¹⁷ threads busy,
+	// which fill a large GPU once.
 	least, most := int64(8), max(1, 1<<21/dim)
 	k := normBackwardRows.of(wide, dt)
 	if team > 0 {
 		teams := int64(teamThreads / team)
-		// A slice has a multiple of the block's teams (groups of lanes that share a norm), and at least four norms for
-		// each team.
+		// A slice has a multiple of the block's teams (groups of lanes that share a norm), and at
+		// least four norms for each team.
 		least = ceilDiv(max(4*teams, ceilDiv(count, 1024)), teams) * teams
 		most, k, threads = count, normBackwardTeam.of(wide, dt), teamThreads
 	}
@@ -111,8 +116,8 @@ func RMSNormBackward(l Launcher, a *op.RMSNormBackward) {
 	addUp(l, a.DW, part, slices, a.Dim)
 }
 
-// normBackwardOfWide serves groups that are too wide for one pass. It computes DW before DX, because DX may overwrite
-// DY.
+// normBackwardOfWide launches the backward for groups that do not fit in a block's registers. It
+// computes DW before DX, because DX may overwrite DY.
 func normBackwardOfWide(l Launcher, a *op.RMSNormBackward, wide bool) {
 	dt, count, dim := a.X.DType, int64(a.Rows)*int64(a.Groups), int64(a.Dim)
 	if !a.DW.None() {

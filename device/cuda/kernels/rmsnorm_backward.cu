@@ -1,14 +1,13 @@
-// RMSNormBackward: with k = rstd, n = dim and v = offset + w, dx = k·(dy·v −
-// x·k²·Σ(dy·v·x)/n) and dw = Σ dy·x·k over all groups. dx is overwritten, or added to
-// with one rounding; dw accumulates. dx may be dy.
+// RMSNormBackward: with k = rstd, n = dim and v = offset + w, dx = k·(dy·v − x·k²·Σ(dy·v·x)/n) and
+// dw = Σ dy·x·k over all groups. dx is overwritten, or added to with one rounding; dw is added to.
+// dx may be dy.
 //
-// The least it can move is one read of x and dy and one write of dx, 6 bytes an
-// element in bf16, and of dx one read more to add; it moves that up to dim 8192,
-// twice the reads beyond, and the sums of dw, which are small: every block writes
-// its own to part (slices, dim) f32, and add_slices (bias.cu) adds those to dw.
+// No call can move fewer bytes than one read of x and dy and one write of dx, 6 bytes an element in
+// bf16, and to add, one read of dx. It moves that up to dim 8192, and reads wider groups twice. The
+// sums for dw are small: every block writes its own to part (slices, dim) f32, and add_slices
+// (bias.cu) adds those to dw.
 //
-// x, dy, dx act: element (r, g, c) at r·stride + g·dim + c; w (dim) f32; rstd
-// (rows, groups) f32.
+// x, dy, dx act: element (r, g, c) at r·stride + g·dim + c; w (dim) f32; rstd (rows, groups) f32.
 #include "rmsnorm.cuh"
 
 struct strides { i64 dx, dy, x; };
@@ -20,7 +19,8 @@ template <int N> DEV float dot(const float (&d)[N], const float (&w)[N], const f
   return sum;
 }
 
-// write_gradient writes a chunk of dx; q is k²·Σ/n, old what dx was, or zero.
+// write_gradient writes a chunk of dx. q is k²·Σ(dy·v·x)/n. old is the former content of dx if add
+// is true, or zero.
 template <int N, class T>
 DEV void write_gradient(T *dx, const float (&d)[N], const float (&w)[N], const float (&x)[N], chunk<T, N> old, bool add, float k, float q) {
   float v[N], before[N];
@@ -33,8 +33,8 @@ DEV void write_gradient(T *dx, const float (&d)[N], const float (&w)[N], const f
   store_floats<N>(dx, v);
 }
 
-// backward_team gives groups to teams of lanes: dim ≤ team · TEAM_ELEMS. A block
-// takes each groups, a multiple of its teams.
+// backward_team computes each group in a team of neighbouring lanes. It requires dim ≤ team ·
+// TEAM_ELEMS. A block has each groups, a multiple of its number of teams.
 template <int N, class T>
 DEV void backward_team(T *dx, float *part, const T *dy, const T *x, const float *w, const float *rstd, strides s, int count, layout at,
                        int add, float offset, int each, int team) {
@@ -93,13 +93,13 @@ DEV void backward_team(T *dx, float *part, const T *dy, const T *x, const float 
   }
 }
 
-// backward_rows gives a block each groups, one after the other: dim ≤ threads ·
-// ROW_ELEMS<N>. A thread keeps the sums of its columns.
+// backward_rows computes each groups in a block, one after the other. It requires dim ≤ threads ·
+// ROW_ELEMS<N>. A thread keeps the sums for dw of its columns in registers.
 template <int N, class T>
 DEV void backward_rows(T *dx, float *part, const T *dy, const T *x, const float *w, const float *rstd, strides s, int count, layout at,
                        int add, float offset, int each) {
   constexpr int CHUNKS = ROW_ELEMS<N> / N;
-  constexpr bool EARLY = N == 8; // whether there are registers to read what dx was with the rest
+  constexpr bool EARLY = N == 8; // whether registers suffice to read the old dx along with the rest
   __shared__ __attribute__((aligned(16))) float space[2 * MAX_WARPS];
   zero_space(space, 2 * MAX_WARPS);
   float dw[CHUNKS][N];
@@ -150,8 +150,8 @@ DEV void backward_rows(T *dx, float *part, const T *dy, const T *x, const float 
   }
 }
 
-// backward_wide_dw sums the slice blockIdx.y of each groups for ROW_THREADS·N
-// columns; it comes before backward_wide, which may overwrite dy.
+// backward_wide_dw sums dy·x·k for ROW_THREADS·N columns over the slice blockIdx.y, which has each
+// groups. It runs before backward_wide, which may overwrite dy.
 template <int N, class T>
 DEV void backward_wide_dw(float *part, const T *dy, const T *x, const float *rstd, strides s, int count, layout at, int each) {
   int col = (blockIdx_x * ROW_THREADS + threadIdx_x) * N;
@@ -170,7 +170,7 @@ DEV void backward_wide_dw(float *part, const T *dy, const T *x, const float *rst
   store_f32<N>(part + (i64)blockIdx_y * at.dim + col, dw);
 }
 
-// backward_wide gives a group of any length to a block.
+// backward_wide computes dx of one group of any length in a block.
 template <int N, class T>
 DEV void backward_wide(T *dx, const T *dy, const T *x, const float *w, const float *rstd, strides s, layout at, int add,
                        float offset) {

@@ -1,16 +1,17 @@
-// RoPE rotates heads in place: element i of a head pairs with i + half or, in kernels
-// called ropepairs, element 2i with 2i + 1, for i under half = Rotary/2; (a, b) becomes (a·cos − b·sin, b·cos + a·sin) with the cosine and
-// sine of row pos[t] of the tables; sign −1 turns back. Overwrites x.
+// RoPE rotates heads in place. Element i of a head pairs with i + half or, in kernels called
+// ropepairs, element 2i with 2i + 1, for i below half = Rotary/2. A pair (a, b) becomes (a·cos −
+// b·sin, b·cos + a·sin), with the cosine and sine in row pos[t] of the tables. Sign −1 rotates
+// back. It overwrites x.
 //
 //	x act: element (t, head, c) at t·stride + head·dim + c
 //	cos, sin (places, half) f32; pos (T) i32: one outside 0 … places−1 makes NaN
 //
-// The least a call moves is one read and one write of what is rotated: 4 bytes an
+// No call can move fewer bytes than one read and one write of the rotated elements: 4 bytes an
 // element in bf16, and the rows of the tables, which several heads share.
 #include "common.cuh"
 
 static constexpr int THREADS = 256; // at most
-static constexpr int HEADS = 4;     // heads whose same chunk a thread rotates
+static constexpr int HEADS = 4;     // heads of which a thread rotates the same chunk
 
 struct rope_args {
   i64 stride;
@@ -27,7 +28,7 @@ template <int N, bool PAIRS, class T> DEV void rope(T *x, const float *cos, cons
   if ((int)token >= a.tokens || t >= a.T) return;
   int i = (int)(item % (u32)a.chunks) * N, first = (int)(item / (u32)a.chunks) * HEADS;
   T *at = x + t * a.stride + (i64)first * a.dim + (PAIRS ? 2 * i : i);
-  const int far = PAIRS ? N : a.half; // from the first N elements that the thread turns to the others
+  const int far = PAIRS ? N : a.half; // distance between the two chunks that the thread rotates
   int heads = min_i(HEADS, a.heads - first);
   chunk<T, N> low[HEADS], high[HEADS];
 #pragma unroll
@@ -54,7 +55,8 @@ template <int N, bool PAIRS, class T> DEV void rope(T *x, const float *cos, cons
     unpack(p, low[h]), unpack(q, high[h]);
 #pragma unroll
     for (int j = 0; j < N; j++) {
-      // p and q are the thread's elements in their order; neighbours are both in one of them.
+      // p and q are the thread's two chunks of elements. With PAIRS, both elements of a pair are
+      // neighbours in one of them.
       float &u = PAIRS ? (2 * j < N ? p[2 * j % N] : q[2 * j % N]) : p[j];
       float &v = PAIRS ? (2 * j + 1 < N ? p[(2 * j + 1) % N] : q[(2 * j + 1) % N]) : q[j];
       float b = v * c[j] + u * s[j];

@@ -1,39 +1,41 @@
-// Router and RouterBackward: which experts take a token. A token's experts have scores p,
-// the softmax over its E logits or, with SIGMOID, their sigmoids; and keys, the scores + bias
-// or, of a softmax without bias, the logits. S are the K largest keys (ties: the lower index
-// first), of the open groups alone: there are `groups` of E/groups experts each, worth the sum
-// of their `best` largest keys, and the `open` worthiest are open. groups 0: all are.
+// Router and RouterBackward choose which experts compute a token. A token's experts have scores p:
+// the softmax over its E logits or, with SIGMOID, their sigmoids. They also have keys: the scores +
+// bias or, for a softmax without bias, the logits. S are the experts with the K largest keys (ties:
+// the lower index first), from open groups only. There are `groups` groups of E/groups experts
+// each. A group is worth the sum of its `best` largest keys, and the `open` worthiest groups are
+// open. With groups 0 all experts are.
 //
-//	ids, weights (T, K) i32, f32: S in falling order and p of it; with NORMALIZE
+//	ids, weights (T, K) i32, f32: S in falling order of keys, and p of it; with NORMALIZE
 //	                    divided by its sum (of sigmoids, + 1e-20); times scale. Overwritten
 //	part (blocks, E) f32: Σ p over a block's tokens, unless null
 //
-// With SHARED rows of ids and weights have one more place, for expert E with the weight 1; with
-// GATED too, rows of logits have one more place, whose sigmoid is that weight.
+// With SHARED, rows of ids and weights have one more entry, for expert E with the weight 1. With
+// GATED too, rows of logits have one more entry, whose sigmoid is that weight.
 //
-// Backward: with g what comes back for p, aux·counts[e], and for those in S also
-// scale·dweights, or with NORMALIZE scale·(dweights − Σ dweights·p/Σ_S p) / Σ_S p,
-// dlogits = p·(g − Σ p·g) of a softmax and p·(1 − p)·g of sigmoids. dlogits is
-// overwritten; it may be logits.
+// Backward: g is the gradient of p, aux·counts[e]. For experts in S it has one more term:
+// scale·dweights, or with NORMALIZE scale·(dweights − Σ dweights·p/Σ_S p) / Σ_S p. Then dlogits =
+// p·(g − Σ p·g) for a softmax and p·(1 − p)·g for sigmoids. dlogits is overwritten; it may be
+// logits.
 //
-// With near > 0 the k-th of the chosen experts has the weight scale / Σ exp(s − top), its logit being top, over the
-// logits s of those that are near, (top − s) / max(|s|, top) ≤ 2·near, and were not chosen before it. Backward, each
-// of these weights w, with the share q of the experts in its softmax, adds scale·dweight·w·(δ − q) to dlogits.
+// With near > 0 the k-th chosen expert, whose logit is top, has the weight scale / Σ exp(s − top).
+// The sum is over the logits s of the experts that are near, (top − s) / max(|s|, top) ≤ 2·near,
+// and were not chosen before it. Backward, each of these weights w, with the share q of the experts
+// in its softmax, adds scale·dweight·w·(δ − q) to dlogits; δ is 1 for the expert itself, else 0.
 //
-// A NaN counts as the largest logit, so K different experts come out in any case,
-// with weights that are NaN.
+// A NaN counts as the largest logit. So K different experts are chosen in any case, with weights
+// that are NaN.
 //
-// The least a call moves is E reads of 4 bytes a token, backward as many writes too.
+// No call can move fewer bytes than E reads of 4 bytes a token, and backward as many writes too.
 //
-// A warp takes token after token; lane l holds logits l, l + 32 …, R of them. router_E is
-// for softmaxes with no bias, groups, scale or shared expert, router_any_E for everything.
+// A warp computes one token after another; lane l holds the R logits l, l + 32 …. Kernels router_E
+// are for softmaxes without bias, groups, scale or shared expert, router_any_E for everything.
 #include "common.cuh"
 
 static constexpr int WARPS = 8, THREADS = WARPS * 32;
 static constexpr int NORMALIZE = 1, SIGMOID = 2, SHARED = 4, GATED = 8;
 
-// rule_of is how experts are chosen and weighted. Its kernels know that PLAIN ones have
-// NORMALIZE alone.
+// rule_of says how experts are chosen and weighted. PLAIN kernels support NORMALIZE as the only
+// option, and the compiler leaves out the rest.
 template <bool PLAIN> struct rule_of {
   int K, experts, flags, groups, open, best;
   float scale, near;
@@ -46,7 +48,7 @@ template <bool PLAIN> struct rule_of {
   METHOD int chosen() const { return shared() ? K + 1 : K; }
   METHOD bool nears() const { return !PLAIN && near > 0.0f; }
   METHOD float scaled(float x) const { return PLAIN ? x : x * scale; }
-  // least is what the sum of the chosen scores begins with.
+  // least is added to the sum of the chosen scores before weights are divided by it.
   METHOD float least() const { return sigmoid() ? 1e-20f : 0.0f; }
 };
 
@@ -59,20 +61,21 @@ DEV float sigmoid_of(float x) {
 DEV u32 redux_max(u32 x) { return __nvvm_redux_sync_umax(x, 0xffffffffu); }
 DEV u32 redux_min(u32 x) { return __nvvm_redux_sync_umin(x, 0xffffffffu); }
 
-// of_lane gives every lane what lane `from` has.
+// of_lane returns in every lane the x of lane `from`.
 DEV int of_lane(int x, int from) { return __nvvm_shfl_sync_idx_i32(0xffffffffu, x, from, 31); }
 
-// ordered maps floats to integers in the same order: 1 … for numbers and infinities,
-// 2^32 − 1 for NaN, 0 for none. Both zeros are one.
+// ordered maps floats to integers in the same order: numbers and infinities to 1 or more, NaN to
+// 2^32 − 1; 0 stands for no key. Both zeros map to one integer.
 DEV u32 ordered(float x) {
   u32 bits = bits_of(x + 0.0f), flipped = bits ^ ((u32)((int)bits >> 31) | 0x80000000u);
   return x == x ? flipped : 0xffffffffu;
 }
 
-// valued is the float that ordered maps to key.
+// valued is the inverse of ordered: it returns the float of a key.
 DEV float valued(u32 key) { return float_of(key & 0x80000000u ? key ^ 0x80000000u : ~key); }
 
-// row_of is a token's logits in the lanes of a warp: R·32 of them, −∞ behind the end.
+// row_of holds a token's logits in the lanes of a warp, R in each lane. Those beyond the last
+// expert are −∞.
 template <int R> struct row_of {
   float v[R];
   float top, inverse; // the largest, and 1/Σ exp(v − top)
@@ -89,7 +92,7 @@ template <int R> struct row_of {
 
   METHOD float probability(float x) const { return exp_approx(x - top) * inverse; }
 
-  // score is p of a logit.
+  // score returns the score p of an expert with the logit x.
   template <bool PLAIN> METHOD float score(const rule_of<PLAIN> &rule, float x) const { return rule.sigmoid() ? sigmoid_of(x) : probability(x); }
 
   METHOD void softmax() {
@@ -103,7 +106,8 @@ template <int R> struct row_of {
   }
 };
 
-// best_of takes the largest of all lanes' keys away, and returns its number and its key.
+// best_of finds the largest key of all lanes and removes it. It returns the expert's number, and
+// the key in most.
 template <int R> DEV int best_of(u32 (&key)[R], u32 &most) {
   int lane = threadIdx_x & 31;
   u32 best = 0, at = 0;
@@ -118,7 +122,7 @@ template <int R> DEV int best_of(u32 (&key)[R], u32 &most) {
   return (int)number;
 }
 
-// close sets the keys of experts in groups that are not open to 0, that of none.
+// close sets the keys of all experts in groups that are not open to 0, which stands for no key.
 template <int R> DEV void close(u32 (&key)[R], const rule_of<false> &rule) {
   int lane = threadIdx_x & 31, size = rule.experts / rule.groups;
   u32 worth[1] = {0};
@@ -142,7 +146,7 @@ template <int R> DEV void close(u32 (&key)[R], const rule_of<false> &rule) {
   }
 }
 
-// choose gives lane k the k-th largest key, k < K: its expert.
+// choose returns, in lane k < K, the number of the expert with the k-th largest key.
 template <int R, bool PLAIN> DEV int choose(const row_of<R> &row, const float *bias, const rule_of<PLAIN> &rule) {
   int lane = threadIdx_x & 31, mine = 0;
   u32 key[R], unused;
@@ -165,8 +169,9 @@ template <int R, bool PLAIN> DEV int choose(const row_of<R> &row, const float *b
   return mine;
 }
 
-// nears_of writes what a lane's logits have in the softmax of near experts of the one with the logit top, times the sum
-// that it returns. Those whose bits are set in out were chosen before.
+// nears_of is for rules with near > 0. For a chosen expert with the logit top, it sets share to
+// exp(s − top) for each of this lane's experts that are near, and to 0 for the others. It returns
+// the sum over all lanes. Experts whose bits are set in out were chosen before and do not count.
 template <int R> DEV float nears_of(float (&share)[R], const row_of<R> &row, u32 out, float top, const rule_of<false> &rule) {
   int lane = threadIdx_x & 31;
   float sum = 0.0f;
@@ -239,7 +244,8 @@ DEV void router_backward(float *dlogits, const float *logits, const int *ids, co
   row_of<R> row;
   row.load(from, experts);
   if (!rule.sigmoid()) row.softmax();
-  // slope is dp/dlogit of a softmax whose Σ p·g is taken off, or of a sigmoid.
+  // slope returns p for a softmax, whose Σ p·g is subtracted separately, or dp/dlogit for a
+  // sigmoid.
   auto slope = [&](float x) {
     float up, down;
     if (!rule.sigmoid()) return row.probability(x);
@@ -247,7 +253,7 @@ DEV void router_backward(float *dlogits, const float *logits, const int *ids, co
     return up * down;
   };
 
-  // Of lane k < K: the k-th expert, its p, and what comes back for that.
+  // Lane k < K has the k-th chosen expert, its score p, and the gradient g of that.
   int expert = lane < K ? ids[(i64)t * rule.chosen() + lane] : -1;
   bool chosen = (u32)expert < (u32)experts;
   float own = chosen ? from[expert] : 0.0f, p = chosen ? row.score(rule, own) : 0.0f, g = chosen && !rule.nears() ? rule.scaled(dw[lane]) : 0.0f;
@@ -295,7 +301,7 @@ DEV void router_backward(float *dlogits, const float *logits, const int *ids, co
     if (e < experts) to[e] = rule.nears() ? x + back[r] : x;
   }
   if (rule.gated() && lane == 0) to[experts] = gate;
-  sync_warp(); // the chosen are written once more
+  sync_warp(); // the chosen experts' gradients are written again
   if (!chosen || rule.nears()) return;
   if (counts) g += aux * (float)counts[expert];
   to[expert] = slope(own) * (g - mean);
@@ -314,8 +320,8 @@ DEV void router_backward(float *dlogits, const float *logits, const int *ids, co
     router_backward<R, true>(dlogits, logits, ids, dweights, counts, tokens, aux, rule);                                        \
   }
 
-// blocks_of is how many blocks of a kernel an SM must hold. With 128 experts ptxas would aim at four by itself, and
-// put a register into local memory for it.
+// blocks_of is how many blocks of a kernel must fit on a multiprocessor. For 128 experts (R = 4)
+// ptxas would aim at four by itself, and would spill a register to local memory for that.
 static constexpr int blocks_of(int R) { return R == 4 ? 3 : 1; }
 
 #define ANY_KERNELS(R, E)                                                                                                       \

@@ -13,8 +13,8 @@ func init() {
 	add(RouterBackward)
 }
 
-// routerKernels are the kernels for routers with a limited number of experts, given by the field experts; see
-// router.cu.
+// routerKernels are the kernels for routers with up to experts experts. forwardAny and backwardAny
+// support all rules, the others only the simplest; see router.cu.
 type routerKernels struct {
 	experts                 int
 	forward, backward       Kernel
@@ -50,13 +50,13 @@ func routerFlags(normalize bool, r op.RouterRule) (flags int) {
 	return flags
 }
 
-// Router launches op.Router: first ids, weights and the sums of scores over slices of the tokens, then the sum of the
-// slices.
+// Router launches op.Router: a kernel that writes ids, weights and the sums of scores over slices
+// of the tokens, then one that adds up these sums.
 func Router(l Launcher, a *op.Router) {
 	if a.T == 0 {
 		return
 	}
-	const most = 1024 // slices
+	const most = 1024 // most slices of the tokens
 	each := ceilDiv(ceilDiv(int64(a.T), most), routerWarps) * routerWarps
 	var part device.Tensor
 	slices := int(ceilDiv(int64(a.T), each))

@@ -1,28 +1,28 @@
-// GatherRows: dst (T, C) = src (U, C) rows index (T) i32, act; overwrites. An index
-// outside 0 … U−1 gives a row of NaN.
+// GatherRows: dst (T, C) = rows index[t] of src (U, C), act; index (T) i32. It overwrites dst. An
+// index outside 0 … U−1 gives a row of NaN.
 //
-// ScatterAddRows: drows (U, C) f32, row u += dy (T, C) act rows pos[start[u]:
-// start[u+1]], one after the other in that order; accumulates. start (U+1) and pos
-// (T) i32; a bound outside 0 … T counts as the nearest inside, a row outside
-// 0 … T−1 as NaN. Rows of drows that get nothing are not touched.
+// ScatterAddRows: row u of drows (U, C) f32 += the rows pos[start[u]: start[u+1]] of dy (T, C) act,
+// one after the other in that order. start (U+1) and pos (T) i32. A bound outside 0 … T counts as
+// the nearest inside, and a row outside 0 … T−1 as NaN. Rows of drows with an empty list are not
+// touched.
 //
-// AddRows: dst (U, C) f32, row index[t] += row t of src (T, C) act; accumulates. No
-// index (T) i32 comes twice, so no row has two writers; one outside 0 … U−1 adds
-// nothing. With weights it adds w[pairs[t]]·(the row + bias), where bias (C) f32 may be
-// none; a pair outside 0 … P−1 makes its row NaN.
+// AddRows: row index[t] of dst (U, C) f32 += row t of src (T, C) act. No index (T) i32 occurs
+// twice, so no row has two writers. An index outside 0 … U−1 adds nothing. With weights it adds
+// w[pairs[t]]·(the row + bias), where bias (C) f32 may be absent. A pair outside 0 … P−1 makes its
+// row NaN.
 //
-// The least a call moves: gathering reads and writes T rows, 4 bytes an element in
-// bf16; scattering reads T rows and reads and writes U, in fp32; adding reads T
-// rows and reads and writes T in fp32, 10 bytes an element in bf16.
+// No call can move fewer bytes than it does: gathering reads and writes T rows, 4 bytes an element
+// in bf16. Scattering reads T rows and reads and writes U rows in fp32. Adding reads T rows and
+// reads and writes T rows in fp32, 10 bytes an element in bf16.
 //
-// blockIdx.x is the row that is written, of AddRows the one that is read, blockIdx.y
-// a block of its columns.
+// blockIdx.x is the row that is written (in AddRows, the row that is read), blockIdx.y a block of
+// its columns.
 #include "common.cuh"
 
 static constexpr int GATHER_THREADS = 128; // at most
 static constexpr int GATHER_UNITS = 4;     // units a thread copies
 static constexpr int SCATTER_THREADS = 128;
-static constexpr int AHEAD = 8;         // rows a thread has in flight
+static constexpr int AHEAD = 8;         // rows that a thread loads at a time
 static constexpr int ADD_THREADS = 128; // at most
 static constexpr int ADD_ELEMS = 16;    // elements a thread adds
 
@@ -30,7 +30,8 @@ DEV void nan_unit(u16 &x) { x = 0x7fff; }
 DEV void nan_unit(u32 &x) { x = 0x7fffffff; }
 DEV void nan_unit(u32x4 &x) { x = u32x4{0x7fffffff, 0x7fffffff, 0x7fffffff, 0x7fffffff}; }
 
-// gather copies rows of so many units; NaN is all ones, of either type.
+// gather copies rows of units units (elements, or 16 bytes). For an invalid index it writes all
+// ones, a NaN in either type.
 template <class Unit> DEV void gather(Unit *dst, const Unit *src, const int *index, int rows, int units) {
   int from = index[blockIdx_x];
   Unit *to = dst + (i64)blockIdx_x * units;
@@ -51,7 +52,7 @@ template <class Unit> DEV void gather(Unit *dst, const Unit *src, const int *ind
   }
 }
 
-// position is the row of dy that comes at place i of the list, −1 for a wrong one.
+// position returns the row of dy at entry i of the list pos, or −1 if that row does not exist.
 DEV int position(const int *pos, int i, int rows) {
   int t = pos[i];
   return (u32)t < (u32)rows ? t : -1;
@@ -91,7 +92,7 @@ DEV void scatter(float *drows, const T *dy, const int *start, const int *pos, in
   store_f32<N>(to, sum);
 }
 
-// weigh turns a row's values, in columns from col on, into k·(v + bias).
+// weigh replaces a row's values v, in columns from col on, by k·(v + bias).
 template <int N> DEV void weigh(float (&v)[N], const float *bias, int col, float k) {
   float b[N];
 #pragma unroll

@@ -1,29 +1,29 @@
-// Rows and whole tensors times a factor, in place; act elements are rounded once.
+// Rows and whole tensors are multiplied by a factor, in place; act elements are rounded once.
 //
 //	Scale              x (n) act *= factor, or the same columns of every row
-//	ScaleRows          x (T, C) act row t *= w[index[t]]
+//	ScaleRows          row t of x (T, C) act *= w[index[t]]
 //	ScaleRowsBackward  dw[index[t]] = Σ_c dy·y of row t, overwritten; then row t of dy
-//	                   and of y (T, C) act, each *= w[index[t]]
+//	                   and of y (T, C) act are each multiplied by w[index[t]]
 //
-// w, dw (P) f32, index (T) i32. An index outside 0 … P−1 makes its row NaN and
-// writes no dw.
+// w, dw (P) f32, index (T) i32. An index outside 0 … P−1 makes its row NaN and writes no dw.
 //
-// The least a call moves is what it moves: one read and one write of each tensor, 4
-// bytes an element in bf16, 8 for the backward.
+// No call can move fewer bytes than it does: one read and one write of each tensor, 4 bytes an
+// element in bf16, 8 for the backward.
 //
-// blockIdx.x is the row; of scale_rows blockIdx.y the columns.
+// blockIdx.x is the row; in scale_rows blockIdx.y is the block of columns.
 #include "common.cuh"
 
 static constexpr int THREADS = 256; // at most
-static constexpr int ELEMS = 16;    // elements of a tensor that a thread takes
-static constexpr int AHEAD = 2;     // chunks of a row that a thread has in flight
+static constexpr int ELEMS = 16;    // elements that a thread multiplies
+static constexpr int AHEAD = 2;     // chunks of a row that a thread loads at a time
 
 template <int N> DEV void times(float (&v)[N], float k) {
 #pragma unroll
   for (int i = 0; i < N; i++) v[i] *= k;
 }
 
-// scaled multiplies a piece of n elements: those that the thread takes.
+// scaled multiplies the elements of this thread by k: chunks from first on, step elements apart,
+// below n.
 template <int N, class T> DEV void scaled(T *x, i64 first, int step, i64 n, float k) {
   constexpr int CHUNKS = ELEMS / N;
   chunk<T, N> in[CHUNKS];
@@ -74,7 +74,7 @@ template <int N, class T> DEV void scale_rows_backward(T *dy, T *y, const float 
   }
   sum = warp_sum(sum);
   int warps = blockDim_x >> 5;
-  if (warps > 1) { // the warps in order
+  if (warps > 1) { // add the warps' sums in order
     if ((threadIdx_x & 31) == 0) space[threadIdx_x >> 5] = sum;
     sync_threads();
     sum = 0.0f;

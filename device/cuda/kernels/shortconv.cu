@@ -1,20 +1,23 @@
-// ShortConv: y (T, C) = SiLU(p) with p[t] = Σ_j w[c][j]·x[t − taps + 1 + j], along each sequence; x (T, C) with rows stride
-// elements apart, w (C, taps) f32. What lies before a sequence is 0, or the rows of tail.
+// ShortConv: y (T, C) = SiLU(p) with p[t] = Σ_j w[c][j]·x[t − taps + 1 + j], along each sequence. x
+// (T, C) has rows stride elements apart; w (C, taps) f32. Rows before a sequence's first are 0, or
+// the rows of tail.
 //
-// ShortConvBackward: with d = dy·SiLU'(p), dx[u] = Σ_j w[c][j]·d[u + taps − 1 − j] within the sequence, and dw[c][j] +=
-// Σ_t d[t]·x[t − taps + 1 + j]: first sums over slices of the rows, then (add_slices) the sum of those, by the same tree
-// each time. p is computed again wherever it is needed, for it is few multiplications. With a bias p begins with it, and
-// dbias += Σ_t d[t].
+// ShortConvBackward: with d = dy·SiLU'(p), dx[u] = Σ_j w[c][j]·d[u + taps − 1 − j] within the
+// sequence, and dw[c][j] += Σ_t d[t]·x[t − taps + 1 + j]. For dw a kernel sums over slices of the
+// rows, then add_slices adds these sums, always in the same order. p is computed again wherever it
+// is needed, for it is few multiplications. With a bias, p begins with it, and dbias += Σ_t d[t].
 //
-// GATED: a row of x holds b, c and x (channels each). The convolution reads b·x, and y = c·p in place of SiLU(p).
+// GATED: a row of x holds b, c and x (channels each). The convolution reads b·x, and y = c·p in
+// place of SiLU(p).
 //
-// A block has a row, blockIdx.x, and a thread a channel of it.
+// A block computes a row, blockIdx.x, and a thread some of its channels.
 #include "activation.cuh"
 
 static constexpr int THREADS = 256; // at most
-static constexpr int MOST = 8;      // taps
+static constexpr int MOST = 8;      // most taps
 
-// sequence gives where the sequence with token t begins, and its end.
+// sequence finds the sequence with token t: first is its first token, and end the one after its
+// last.
 DEV void sequence(const int *cu, int seqs, int t, int &first, int &end) {
   int lo = 0, hi = seqs; // cu[lo] <= t < cu[hi]
 #pragma clang loop unroll(disable)
@@ -26,16 +29,17 @@ DEV void sequence(const int *cu, int seqs, int t, int &first, int &end) {
   first = cu[lo], end = cu[hi];
 }
 
-// width is how many columns of x there are.
+// width returns the number of columns of x.
 template <bool GATED> DEV int width(int channels) { return GATED ? 3 * channels : channels; }
 
-// input is what the convolution reads at x, channel c of a row.
+// input returns the input of the convolution at the channel that x points to: x itself, or b·x if
+// GATED.
 template <bool GATED, class T> DEV float input(const T *x, int channels) {
   if constexpr (GATED) return to_float(x[0]) * to_float(x[2 * channels]);
   return to_float(x[0]);
 }
 
-// window reads what the taps of token t read in channel c.
+// window reads the inputs of all taps of token t in channel c.
 template <bool GATED, class T> DEV void window(float (&v)[MOST], const T *x, const T *tail, int t, int first, int c, int channels, int taps, int stride) {
 #pragma unroll
   for (int j = 0; j < MOST; j++) {
@@ -59,14 +63,15 @@ DEV float sum_of(const float (&w)[MOST], const float (&v)[MOST], const float *bi
   return p;
 }
 
-// slope_of is SiLU' at p.
+// slope_of returns the derivative of SiLU at p.
 DEV float slope_of(float p) {
   float s, rest;
   sigmoids(p, s, rest);
   return __builtin_fmaf(p * s, rest, s);
 }
 
-// slope gives the gradient of p at a token and channel, given y's; x points at the channel in the token's row.
+// slope returns the gradient of p at a token and channel, given dy, the gradient of y. x points at
+// the channel in the token's row.
 template <bool GATED, class T> DEV float slope(const T *x, int channels, float p, float dy) {
   if constexpr (GATED) return dy * to_float(x[channels]);
   return dy * slope_of(p);
@@ -88,7 +93,8 @@ DEV void conv(T *y, const T *x, const float *weight, const float *bias, const in
   }
 }
 
-// conv_tail moves the last rows of tail and x together into tail, column by column.
+// conv_tail updates tail, the last taps − 1 rows that the convolution has seen: it takes them from
+// the end of x, and if x is shorter, from the old tail.
 template <class T> DEV void conv_tail(T *tail, const T *x, int rows, int columns, int taps, int stride) {
   int c = blockIdx_x * blockDim_x + threadIdx_x;
   if (c >= columns) return;
@@ -128,8 +134,8 @@ DEV void conv_backward(T *dx, const T *dy, const T *x, const float *weight, cons
   }
 }
 
-// conv_slice: a thread has a channel, blockIdx.y a slice of the rows; part (slices, channels, taps) and part_bias (slices,
-// channels) f32 are overwritten.
+// conv_slice sums the terms of dw and dbias over one slice of the rows, blockIdx.y; a thread has a
+// channel. It overwrites part (slices, channels, taps) and part_bias (slices, channels) f32.
 template <bool GATED, class T>
 DEV void conv_slice(float *part, float *part_bias, const T *dy, const T *x, const float *weight, const float *bias, const int *cu, int seqs, int rows, int channels, int taps,
                     int stride, int each) {

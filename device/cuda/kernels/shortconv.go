@@ -7,8 +7,8 @@ func init() {
 	add(ShortConvBackward)
 }
 
-// Kernels of a convolution, by compute type; see shortconv.cu. In a pair, the first kernel is for plain rows and the
-// second for gated rows.
+// Kernels of a short convolution, by compute type; see shortconv.cu. In a pair, the first kernel is
+// for plain rows and the second for gated rows.
 var (
 	conv         = [2]perType{forTypes("shortconv", "conv", 0), forTypes("shortconv", "gated_conv", 0)}
 	convBackward = [2]perType{forTypes("shortconv", "conv_backward", 0), forTypes("shortconv", "gated_conv_backward", 0)}
@@ -16,7 +16,7 @@ var (
 	convTail     = forTypes("shortconv", "conv_tail", 0)
 )
 
-// second returns the index of a kernel in a pair: 1, the second one, if is is true, else 0.
+// second returns the index of a kernel in a pair: 1 if is is true, else 0.
 func second(is bool) int {
 	if is {
 		return 1

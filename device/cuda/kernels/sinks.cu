@@ -1,16 +1,16 @@
-// Sinks: o (T, heads, dim) act, a head's row *= σ(lse − sink), and lse (heads, T) f32 =
-// log(e^lse + e^sink), both in place. One block for each row, blockIdx.x.
+// Sinks of attention: a head's row of o (T, heads, dim) act *= σ(lse − sink), and lse (heads, T)
+// f32 = log(e^lse + e^sink), both in place. One block for each row, blockIdx.x.
 //
-// SinksGrad: dsinks (heads) f32 −= Σ_t e^(sink − lse)·delta, with lse as Sinks left it and
-// delta (heads, T) f32. Accumulates, in two kernels: the first sums slices of rows, the second
-// (add_slices) adds the slices' sums, always by the same tree.
+// SinksGrad: dsinks (heads) f32 −= Σ_t e^(sink − lse)·delta, with lse as Sinks left it and delta
+// (heads, T) f32. Two kernels: the first sums slices of rows, the second (add_slices) adds the
+// slices' sums, always in the same order.
 //
-// The least a call moves is what it moves: Sinks one read and one write of o, 4 bytes an element in
-// bf16; the gradient one read of lse and delta.
+// No call can move fewer bytes than it does: Sinks one read and one write of o, 4 bytes an element
+// in bf16; the gradient one read of lse and delta.
 #include "common.cuh"
 
 static constexpr int THREADS = 256; // at most
-static constexpr int AHEAD = 4;     // chunks of a row that a thread has in flight
+static constexpr int AHEAD = 4;     // chunks of a row that a thread loads at a time
 static constexpr int SUMMING = 256; // threads of a block that sums a head's slice
 
 template <int N, class T> DEV void sinks(T *o, float *lse, const float *sink, i64 rows, int heads, int dim) {
@@ -38,7 +38,7 @@ template <int N, class T> DEV void sinks(T *o, float *lse, const float *sink, i6
       store_floats<N>(row + col, v);
     }
   }
-  sync_threads(); // all have read lse
+  sync_threads(); // all threads have read lse
   for (int h = threadIdx_x; h < heads; h += blockDim_x) {
     float was = lse[h * rows + t], x = sink[h], top = x > was ? x : was;
     lse[h * rows + t] = top + log_f(1.0f + exp_approx(-__builtin_fabsf(x - was)));
@@ -56,8 +56,8 @@ KERNELS(bf16, 1, _bf16)
 KERNELS(float, 4, 16_f32)
 KERNELS(bf16, 8, 16_bf16)
 
-// sinks_slice: blockIdx.x is the head, blockIdx.y the slice of each rows; part (slices, heads) f32 is
-// overwritten.
+// sinks_slice sums the terms of dsinks of one head, blockIdx.x, over one slice of each rows,
+// blockIdx.y. It overwrites part (slices, heads) f32.
 __global__ __launch_bounds__(SUMMING) void sinks_slice(float *part, const float *lse, const float *delta, const float *sink, i64 rows,
                                                        int heads, int each) {
   __shared__ float space[SUMMING / 32];

@@ -11,7 +11,8 @@ import (
 	"mt/device/op"
 )
 
-// TestSinks runs the kernels of sinks in every form, over several blocks each.
+// TestSinks: the kernels of attention sinks agree with the oracle in every form, over several
+// blocks each. Afterwards each of them must have run.
 func TestSinks(t *testing.T) {
 	dev := newRig()
 	for _, sh := range [][3]int{{1, 1, 8}, {5, 3, 64}, {3, 64, 128}, {1100, 2, 16}} {
@@ -20,8 +21,8 @@ func TestSinks(t *testing.T) {
 	everyKernel(t, dev, "sinks")
 }
 
-// sinks goes forward, and computes the gradient of the result. p(sink) is an exponential of a difference up to 40, a
-// sum and a quotient.
+// sinks tests Sinks and, on its result, SinksGrad. The bound allows for σ(lse − sink): an
+// exponential of a difference up to 40, a sum and a quotient.
 func (e *elements) sinks(T, heads, dim int) {
 	o, lse, sinks := e.act(T*heads*dim), e.normal(device.F32, heads*T, 4), e.normal(device.F32, heads, 4)
 	wantO, wantL := o.copy(), lse.copy()
@@ -38,7 +39,7 @@ func (e *elements) sinks(T, heads, dim int) {
 	kernels.SinksGrad(e.s, &op.SinksGrad{DSinks: ds.t, LSE: left.t, Delta: delta.t, Sinks: sinks.t, T: T, Heads: heads})
 }
 
-// weightedBias adds a bias, and computes the gradients of the bias and of the weights.
+// weightedBias tests AddRows with weights and a bias, and WeightedBiasGrad.
 func (e *elements) weightedBias(T, C int) {
 	index := make([]int32, T)
 	for i, p := range e.rng.Perm(T + 2)[:T] {
@@ -58,7 +59,8 @@ func (e *elements) weightedBias(T, C int) {
 	kernels.WeightedBiasGrad(e.s, &op.WeightedBiasGrad{DB: db.t, DW: dw.t, DY: dy.t, B: b.t, W: w.t, Index: ids.t, T: T, C: C, P: T + 2})
 }
 
-// cutGLU is glu for a clamped gate; some gates and ups are at the limit.
+// cutGLU tests the clamped GLU (op.CutSiLU) forward and backward. Some gates and ups are exactly at
+// the limit.
 func (e *elements) cutGLU(T, F int) {
 	const alpha, limit = 1.5, 3
 	v := e.normal(e.dt, 2*T*F, 4).copy()
@@ -77,7 +79,8 @@ func (e *elements) cutGLU(T, F int) {
 	kernels.GLUBackward(e.s, &op.GLUBackward{Activation: op.CutSiLU, Cut: cut, DGU: gu.t, Y: dy.t, DY: dy.t, GU: gu.t, T: T, F: F})
 }
 
-// TestNoNumberStays: a NaN gate or up never gives a number.
+// TestNoNumberStays: a NaN in gate or up stays a NaN in the results; no comparison turns it into a
+// number.
 func TestNoNumberStays(t *testing.T) {
 	nan := math.NaN()
 	forms(t, newRig(), "GLU", func(e *elements) {
@@ -90,7 +93,7 @@ func TestNoNumberStays(t *testing.T) {
 	})
 }
 
-// TestWrongWeight: an index outside the weights gives NaN, and writes no gradient of a weight.
+// TestWrongWeight: an index outside the weights gives NaN, and no gradient of a weight is written.
 func TestWrongWeight(t *testing.T) {
 	const C = 24
 	nan := math.NaN()

@@ -1,32 +1,32 @@
-// SortByExpert: the pairs (token, choice), numbered t·K + k, listed by expert and
-// rising within one: a counting sort whose places follow from the input alone, with
-// no atomics.
+// SortByExpert lists the pairs (token, choice), numbered t·K + k, by expert, and in rising order
+// within one expert. It is a counting sort whose result follows from the input alone, without
+// atomics.
 //
 //	ids (N) i32 the expert of each pair; one outside 0 … E−1 is left out
 //	order (N) i32 pairs by expert, rows (N) i32 = order / K; overwritten
-//	offsets (E+1) i32: where each expert's begin, overwritten; counts (E) i32 += how
-//	many each has, unless null
+//	offsets (E+1) i32: where the pairs of each expert begin, overwritten; counts (E) i32
+//	+= the number of pairs of each expert, unless null
 //
-// The pairs are cut into pieces of `each`, one for a warp. First every warp counts its
-// own piece: table (pieces, E). Then down each column of the table counts become the
-// pairs before the piece, and the column's sum an entry of totals (E); the totals give
-// offsets. Last the warps go over their pieces again and put each pair in its place.
+// The pairs are cut into pieces of `each`, one for a warp. First every warp counts its own piece by
+// expert: table (pieces, E). A second kernel replaces, down each column of the table, counts by the
+// number of pairs before the piece, and writes the column's sum to totals (E). The totals give
+// offsets. Last the warps go over their pieces again and write each pair to its position.
 //
-// The least a call moves is two reads of ids and a write of order and rows, 16 bytes
-// a pair; the table is E/each as much again, three times.
+// No call can move fewer bytes than two reads of ids and a write of order and rows, 16 bytes a
+// pair. The table is E/each times that, three times.
 #include "common.cuh"
 
 static constexpr int WARPS = 4;   // of a block that works on pieces
-static constexpr int MOST = 1024; // experts
+static constexpr int MOST = 1024; // most experts
 static constexpr int LANES = 32;  // columns of a block of sort_columns
-static constexpr int PARTS = 32;  // threads that share a column there
+static constexpr int PARTS = 32;  // threads that share a column in sort_columns
 
 DEV int popcount(u32 x) { return __builtin_popcount(x); }
 
-// peers are the lanes whose x is that of this one.
+// peers returns a mask of the lanes that have the same x as this one.
 DEV u32 peers(int x) { return __nvvm_match_any_sync_i32(0xffffffffu, x); }
 
-// zero clears a warp's own counts.
+// zero clears the counts of one warp.
 DEV void zero(int *mine, int experts) {
   for (int e = threadIdx_x & 31; e < experts; e += 32) mine[e] = 0;
   sync_warp();
@@ -44,15 +44,15 @@ __global__ __launch_bounds__(WARPS * 32) void sort_count(int *table, const int *
   for (int i = (int)begin; i < end; i += 32) {
     int e = i + lane < end ? ids[i + lane] : -1;
     u32 same = peers(e);
-    bool last = same >> lane == 1u; // of those with the same expert
+    bool last = same >> lane == 1u; // whether this is the last lane with the same expert
     if (last && (u32)e < (u32)experts) mine[e] += popcount(same);
     sync_warp();
   }
   for (int e = lane; e < experts; e += 32) table[(i64)piece * experts + e] = mine[e];
 }
 
-// sort_columns: blockIdx.x is the block of LANES experts; thread (column, p) takes
-// the p-th run of pieces.
+// sort_columns replaces each column of the table, the counts of one expert, by running sums.
+// blockIdx.x is a block of LANES experts; thread (column, p) adds up the p-th run of pieces.
 __global__ __launch_bounds__(LANES *PARTS) void sort_columns(int *table, int *totals, int pieces, int experts) {
   __shared__ int sums[PARTS][LANES];
   int lane = threadIdx_x & 31, p = threadIdx_x >> 5, e = blockIdx_x * LANES + lane;
@@ -76,7 +76,7 @@ __global__ __launch_bounds__(LANES *PARTS) void sort_columns(int *table, int *to
   }
 }
 
-// sort_offsets: one block, a thread an expert.
+// sort_offsets turns the experts' totals into offsets: one block, with a thread for each expert.
 __global__ __launch_bounds__(MOST) void sort_offsets(int *offsets, int *counts, const int *totals, int experts) {
   __shared__ int sums[MOST];
   int e = threadIdx_x, own = e < experts ? totals[e] : 0, sum = own;
@@ -108,7 +108,7 @@ __global__ __launch_bounds__(WARPS * 32) void sort_place(int *order, int *rows, 
     u32 same = peers(e);
     bool known = (u32)e < (u32)experts;
     if (known) at = mine[e] + popcount(same & ((1u << lane) - 1u));
-    sync_warp(); // every lane has read
+    sync_warp(); // every lane has read its counts
     if (known && same >> lane == 1u) mine[e] = at + 1;
     sync_warp();
     if (known) order[at] = pair, rows[at] = (int)((u32)pair / (u32)K);

@@ -1,22 +1,24 @@
-// SSD and its backward, the state space scan of Mamba-2 by chunks of 64 tokens: op.SSD says what they compute. With γ the sum
-// of −e^ALog·dt from the chunk's first token on, S the state before the chunk, and decay_ij = e^(γi−γj) for j ≤ i of one
-// sequence:
+// SSD and its backward, the state space scan of Mamba-2 by chunks of 64 tokens: op.SSD says what
+// they compute. With γ the sum of −e^ALog·dt from the chunk's first token on, S the state before
+// the chunk, and decay_ij = e^(γi−γj) for j ≤ i of one sequence:
 //
 //	O = (C·Bᵀ·decay·dt_j)·X + from·C·Sᵀ + D·X;   S ← keep·S + (to·dt·X)ᵀ·B
 //
-// from is e^γ for tokens that read S, to is e^(γlast−γ) for tokens that the state after the chunk has, keep is both for the
-// state: 0 where a sequence begins.
+// from is e^γ for tokens that read S, and to is e^(γlast−γ) for tokens that the state after the
+// chunk includes. keep is e^γlast; all are 0 across the beginning of a sequence.
 //
-// Forward: ssd_states writes what each chunk adds to the state, ssd_pass adds these up from chunk to chunk, ssd_scan writes
-// O. Backward: ssd_dstates, ssd_dpass do so for the states' gradients; ssd_heads writes the gradients of X and dt, and
-// ssd_groups those of B and C, which are sums over the heads of a group.
+// Forward: ssd_states writes what each chunk adds to the state, ssd_pass adds these up from chunk
+// to chunk, ssd_scan writes O. Backward: ssd_dstates and ssd_dpass do the same for the gradients of
+// the states. ssd_heads writes the gradients of X and dt, and ssd_groups those of B and C, which
+// are sums over the heads of a group.
 //
-// A block takes a chunk and a head (ssd_groups: a group), and 64 columns of its result. Products are of tiles of 64×64 in
-// shared memory: bf16 on tensor cores with fp32 sums, fp32 by fused multiply-adds.
+// A block computes a chunk and a head (ssd_groups: a group), and 64 columns of its result. Matrix
+// products use tiles of 64×64 in shared memory: bf16 on tensor cores with fp32 sums, fp32 by fused
+// multiply-adds.
 #include "mma.cuh"
 
 static constexpr int THREADS = 128, L = 64;
-template <class T> static constexpr int PITCH = sizeof(T) == 2 ? L + 8 : L + 4; // so that fragments meet no bank twice
+template <class T> static constexpr int PITCH = sizeof(T) == 2 ? L + 8 : L + 4; // rows are padded so that fragments have no bank conflicts
 
 template <class T> struct tile { __attribute__((aligned(16))) T x[L][PITCH<T>]; };
 
@@ -33,10 +35,13 @@ struct shape {
   METHOD int state_tiles() const { return (state_dim + L - 1) / L; }
 };
 
-// steps has numbers of a chunk's tokens for one head; γ is the sum of two (what counts are differences).
+// steps has numbers of a chunk's tokens for one head. γ is the sum of two floats, sum and low: only
+// differences of γ are used, and in one float they would lose their bits. raw and dt are the time
+// step before and after softplus. from, to and keep are the factors defined at the top of this
+// file.
 struct steps {
   float raw[L], dt[L], sum[L], low[L], from[L], to[L], keep, rate;
-  int first[L], n, at, next; // first: of the token's sequence; next: of the sequence of the token after the chunk
+  int first[L], n, at, next; // first: first token of the token's sequence; next: the same for the token after the chunk
 };
 
 DEV float convert(float, float x) { return x; }
@@ -53,7 +58,8 @@ DEV int first_of(const int *cu, int seqs, int t) {
   return cu[lo];
 }
 
-// load_steps fills s for head h of a chunk. goes_on: a state precedes token 0. The whole block calls it.
+// load_steps fills s for head h of a chunk. goes_on says that a state precedes token 0. All threads
+// of the block call it.
 template <class T>
 DEV void load_steps(steps &s, const T *dt, const float *a_log, const float *dt_bias, const int *cu, const shape &z, int chunk, int h, bool goes_on) {
   int i = threadIdx_x, at = chunk * L, n = min_i(L, z.tokens - at);
@@ -99,13 +105,15 @@ DEV void load_steps(steps &s, const T *dt, const float *a_log, const float *dt_b
   sync_threads();
 }
 
-// decay is by what token e's write has decayed when token i reads it: 0 unless e ≤ i in one sequence.
+// decay returns the factor by which a value that token e wrote to the state has shrunk when token i
+// reads it. It is 0 unless e ≤ i and both are in one sequence.
 DEV float decay(const steps &s, int i, int e) {
   if (e > i || i >= s.n || s.at + e < s.first[i]) return 0.0f;
   return exp_approx((s.sum[i] - s.sum[e]) + (s.low[i] - s.low[e]));
 }
 
-// sums are a thread's elements of a 64×64 product: c[j][0, 1] in row(0), c[j][2, 3] in row(1).
+// sums has a thread's elements of a 64×64 product: c[j][0] and c[j][1] are in row(0), c[j][2] and
+// c[j][3] in row(1).
 struct sums {
   float c[8][4];
   METHOD void clear() {
@@ -116,7 +124,8 @@ struct sums {
   }
   METHOD static int row(int half) { return threadIdx_x / 32 * 16 + (threadIdx_x & 31) / 4 + 8 * half; }
   METHOD static int column(int j, int e) { return 8 * j + 2 * (threadIdx_x & 3) + (e & 1); }
-  // each calls f(row, column, element, half).
+  // each calls f(row, column, element, half) for every element of the thread; half is 0 in row(0)
+  // and 1 in row(1).
   template <class F> METHOD void each(F f) {
 #pragma unroll
     for (int j = 0; j < 8; j++)
@@ -125,7 +134,7 @@ struct sums {
   }
 };
 
-// multiply is s += A·Bᵀ; both have 64 columns of the sum's index. All threads have met before.
+// multiply is s += A·Bᵀ, of tiles whose 64 columns are summed over. A barrier must precede it.
 DEV void multiply(sums &s, const tile<bf16> &a, const tile<bf16> &b) {
   int r = sums::row(0), g = (threadIdx_x & 31) / 4, t = threadIdx_x & 3;
 #pragma unroll
@@ -150,8 +159,9 @@ DEV void multiply(sums &s, const tile<float> &a, const tile<float> &b) {
   }
 }
 
-// fill sets element (r, k) of a tile to f(r, k). Neighbouring threads have neighbouring k or, with ROWS, r. The loop is
-// not unrolled: the kernels with three sums have no registers for several loads in flight.
+// fill sets element (r, k) of a tile to f(r, k). Neighbouring threads have neighbouring k or, with
+// ROWS, neighbouring r. The loop is not unrolled, since the kernels with three sums have no
+// registers for several loads at a time.
 template <bool ROWS, class T, class F> DEV void fill(tile<T> &y, F f) {
 #pragma clang loop unroll(disable)
   for (int at = threadIdx_x; at < L * L; at += THREADS) {
@@ -160,12 +170,13 @@ template <bool ROWS, class T, class F> DEV void fill(tile<T> &y, F f) {
   }
 }
 
-// keep_sums stores sums in a tile as rows.
+// keep_sums stores the elements of a product in a tile.
 template <class T> DEV void keep_sums(tile<T> &y, sums &s) {
   s.each([&](int i, int j, float x, int) { y.x[i][j] = convert(T{}, x); });
 }
 
-// view reads element (token of the chunk, column) of rows, 0 outside.
+// view reads element (token of the chunk, column) of a table in global memory. Elements outside are
+// 0.
 template <class T> struct view {
   const T *x;
   i64 stride;
@@ -177,12 +188,13 @@ template <class T> DEV view<T> rows_of(const T *x, const shape &z, int chunk, i6
   return view<T>{x + (i64)chunk * L * stride + column, stride, min_i(L, z.tokens - chunk * L), columns};
 }
 
-// state_of views the state of head h before a chunk; columns are those of b.
+// state_of is a view of the state of head h before a chunk. Its columns are those of B.
 DEV view<float> state_of(const float *states, const shape &z, int chunk, int h) {
   return view<float>{states + z.state(chunk, h), z.state_dim, z.head_dim, z.state_dim};
 }
 
-// outer is the sum over the chunk's tokens of by·x·yᵀ for a tile of x's and y's columns; it is stored in to.
+// outer computes the sum of by·x·yᵀ over the chunk's tokens, for the 64 columns of x from p0 and of
+// y from n0 on, and stores it in to.
 template <class T, class F> DEV void outer(tile<T> &a, tile<T> &b, float *to, const shape &z, const view<T> &x, const view<T> &y, int p0, int n0, F by) {
   sums s;
   s.clear();
@@ -195,7 +207,9 @@ template <class T, class F> DEV void outer(tile<T> &a, tile<T> &b, float *to, co
   });
 }
 
-// The block's head is blockIdx.y/tiles, and its tile of a state the rest. Without behind there is no block for the last chunk.
+// ssd_states writes what one chunk adds to the state. The block's head is blockIdx.y/tiles, and the
+// rest of blockIdx.y is its tile of a state. If behind, the sum after the last chunk, is not
+// wanted, there is no block for the last chunk.
 template <class T>
 DEV void ssd_states(float *states, float *behind, float *keeps, const T *xbc, const T *dt, const float *a_log, const float *dt_bias, const int *cu,
                     int goes_on, shape z) {
@@ -210,7 +224,7 @@ DEV void ssd_states(float *states, float *behind, float *keeps, const T *xbc, co
         [&](int i) { return s.to[i] * s.dt[i]; });
 }
 
-// A thread has an element of a state.
+// ssd_pass adds up the states from chunk to chunk. A thread has one element of a state.
 DEV void ssd_pass(float *states, float *last, const float *behind, const float *keeps, shape z) {
   i64 all = z.state(1, 0), e = (i64)blockIdx_x * blockDim_x + threadIdx_x;
   if (e >= all) return;
@@ -232,7 +246,8 @@ DEV void ssd_dpass(float *dstates, const float *keeps, shape z) {
   for (int c = chunks - 1; c > 0; c--) dstates[(c - 1) * all + e] = s = __builtin_fmaf(keeps[(i64)c * z.heads + h], s, dstates[(c - 1) * all + e]);
 }
 
-// product is s += Σ over columns of x(r, ·)·y(q, ·), in tiles.
+// product adds to s the sum over columns of x(r, ·)·y(y0 + q, ·), for rows r and q of 64, tile by
+// tile.
 template <class T, class X, class Y> DEV void product(sums &s, tile<T> &a, tile<T> &b, const X &x, const Y &y, int columns, int y0) {
 #pragma clang loop unroll(disable)
   for (int k0 = 0; k0 < columns; k0 += L) {
@@ -273,7 +288,8 @@ DEV void ssd_scan(T *o, const T *xbc, const T *dt, const float *a_log, const flo
     }
 }
 
-// There is no block for chunk 0.
+// ssd_dstates writes what one chunk adds to the gradient of the state before it. No state precedes
+// chunk 0, so there is no block for it.
 template <class T>
 DEV void ssd_dstates(float *dstates, float *keeps, const T *dy, const T *xbc, const T *dt, const float *a_log, const float *dt_bias, const int *cu,
                      shape z) {
@@ -287,13 +303,14 @@ DEV void ssd_dstates(float *dstates, float *keeps, const T *dy, const T *xbc, co
         rows_of(xbc, z, c, z.width(), z.in_c(group), z.state_dim), p0, n0, [&](int i) { return s.from[i]; });
 }
 
-// quad_sum sums over the four lanes that share a row.
+// quad_sum returns the sum over the four lanes that share a row of a product.
 DEV float quad_sum(float x) {
   x += shuffle_xor(x, 1);
   return x + shuffle_xor(x, 2);
 }
 
-// ssd_heads: rows of sums are tokens j that write, columns tokens i that read.
+// ssd_heads writes the gradients of X and dt for a chunk and head. In its products, rows are tokens
+// j that write to the state, and columns are tokens i that read from it.
 template <class T>
 DEV void ssd_heads(T *dxbc, T *ddt, float *part, const T *dy, const T *xbc, const T *dt, const float *a_log, const float *dt_bias, const float *skip,
                    const int *cu, const float *states, const float *dstates, shape z) {
@@ -311,7 +328,8 @@ DEV void ssd_heads(T *dxbc, T *ddt, float *part, const T *dy, const T *xbc, cons
   product(scores, a, b, of_b, of_c, z.state_dim, 0);
   product(term, a, b, x, out, z.head_dim, 0);
   scores.each([&](int j, int i, float &v, int) { v *= decay(s, i, j); });
-  // What e^(γi−γj) passes on to γ. On the diagonal the same would be added and subtracted.
+  // The gradient through the factor e^(γi−γj) to γ. The diagonal is left out: there the same number
+  // would be added and subtracted.
 #pragma unroll
   for (int j = 0; j < 8; j++) {
     float column[2] = {0.0f, 0.0f};
@@ -368,7 +386,8 @@ DEV void ssd_heads(T *dxbc, T *ddt, float *part, const T *dy, const T *xbc, cons
     if (i == s.n - 1) gamma[i] += more;
   }
   sync_threads();
-  // A token's step is in γ of all tokens from it on in its sequence.
+  // A token's time step is a term of γ of that token and all later ones of its sequence, so its
+  // gradient is the sum of theirs.
 #pragma clang loop unroll(disable)
   for (int by = 1; by < L; by <<= 1) {
     float v = 0.0f;
@@ -393,7 +412,8 @@ DEV void ssd_heads(T *dxbc, T *ddt, float *part, const T *dy, const T *xbc, cons
   }
 }
 
-// ssd_groups: blockIdx.y is a group, columns of 64, and whether they are c's or b's. Rows of sums are tokens i of c, or j of b.
+// ssd_groups writes the gradients of B and C for a chunk. blockIdx.y encodes a group, 64 columns,
+// and whether they are those of C or of B. Rows of sums are tokens i for C, or j for B.
 template <class T>
 DEV void ssd_groups(T *dxbc, const T *dy, const T *xbc, const T *dt, const float *a_log, const float *dt_bias, const int *cu, const float *states,
                     const float *dstates, shape z) {

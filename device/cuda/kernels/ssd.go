@@ -23,7 +23,7 @@ var (
 
 const ssdThreads, ssdTile = 128, 64
 
-// SSD launches op.SSD in three steps. Kernels compute what each chunk adds to the state, then the state before each
+// SSD launches op.SSD in three steps: what each chunk adds to the state, then the state before each
 // chunk, and then the outputs.
 func SSD(l Launcher, a *op.SSD) {
 	if a.T == 0 {
@@ -48,8 +48,8 @@ func SSD(l Launcher, a *op.SSD) {
 	ssdLaunch(l, &ssdScan[dt], a.Chunks(), a.Heads*ssdTiles(a.HeadDim), ssdShape(p, of))
 }
 
-// SSDBackward launches op.SSDBackward. Each chunk writes its part of the gradients of ALog, DtBias and D; the last
-// kernel adds the parts.
+// SSDBackward launches op.SSDBackward. Each chunk writes its terms of the gradients of ALog, DtBias
+// and D; the last kernel adds them up.
 func SSDBackward(l Launcher, a *op.SSDBackward) {
 	if a.T == 0 {
 		return
@@ -74,8 +74,8 @@ func SSDBackward(l Launcher, a *op.SSDBackward) {
 
 func ssdTiles(columns int) int { return int(ceilDiv(int64(columns), ssdTile)) }
 
-// ssdLaunch launches a kernel with y thread blocks for each of chunks chunks. If there are no chunks, it launches
-// nothing.
+// ssdLaunch launches k with y thread blocks for each of chunks chunks. It launches nothing if there
+// are no chunks.
 func ssdLaunch(l Launcher, k *Kernel, chunks, y int, p *Params) {
 	if chunks > 0 {
 		l.Launch(k, Dim3{uint32(chunks), uint32(y), 1}, line(ssdThreads), 0, p)

@@ -12,8 +12,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestMissingSignals removes a signal that others wait for. The kernel then traps instead of waiting forever, and the
-// error names it. With all signals there are no traps at the same bound.
+// TestMissingSignals: if a signal that other blocks or warps wait for is removed from a kernel, the
+// kernel traps instead of waiting forever, and the error names it. The test lowers the time after
+// which waits trap; with all signals no wait takes that long.
 func TestMissingSignals(t *testing.T) {
 	testkit.NotShort(t)
 	fused := regexp.MustCompile(`@first red\.relaxed\.gpu\.global\.add\.u32[^;]*;`)
@@ -51,7 +52,8 @@ func TestMissingSignals(t *testing.T) {
 	}
 }
 
-// waiting runs attention forward and backward over several tiles of keys, with memory for sums.
+// waiting runs attention forward and backward over several tiles of keys, with memory for sums, so
+// that blocks wait for each other.
 func waiting(t *testing.T, dev *rig) error {
 	const n, dim = 150, 64
 	r := newAttentionRun(t, dev, device.BF16, attentionCase{queries: []int{n}, heads: 1, kvHeads: 1, dim: dim})

@@ -1,27 +1,29 @@
-// XIELU: y (T, F) = f(x), element by element, all act; everything written is overwritten. With alpha (2) f32, a =
+// XIELU: y (T, F) = f(x), element by element, all act. It overwrites y. With alpha (2) f32, a =
 // softplus(alpha[0]) and b = ½ + softplus(alpha[1])
 //
 //	f(x)  = a·x² + ½x             f'(x) = 2a·x + ½                x > 0
 //	f(x)  = b·w(x) + ½x           f'(x) = b·(e^x − 1) + ½         x < EPS, w(x) = e^x − 1 − x
 //	f(x)  = b·(EPS − x) + ½x      f'(x) = ½ − b                   otherwise
 //
-// Backward, with d = dy: dx = d·f'(x), y again, and dalpha (2) f32 += Σ d·x²·σ(alpha[0]), Σ d·w(x)·σ(alpha[1]), in two
-// kernels: the first sums slices of rows, the second (add_slices) adds the sums, always by the same tree. dx may be x and y
-// may be dy: a thread reads all that it will write, and nobody else reads it.
+// Backward, with d = dy: dx = d·f'(x), y once more, and dalpha (2) f32 += Σ d·x²·σ(alpha[0]), Σ
+// d·w(x)·σ(alpha[1]), in two kernels: the first sums slices of rows, the second (add_slices) adds
+// the sums, always in the same order. dx may be the memory of x, and y that of dy: each thread
+// first reads all elements that it writes, and no other thread reads them.
 //
-// The least a call moves is what it moves: forward 2 elements for each of y, 4 bytes in bf16; backward 4 (8 bytes).
+// No call can move fewer bytes than it does: forward 2 elements for each element of y, 4 bytes in
+// bf16; backward 4 (8 bytes).
 //
-// Forward a block takes columns of one row: blockIdx.x is the row, blockIdx.y the columns. Backward it takes the columns
-// of a slice of rows: blockIdx.x is the slice.
+// Forward, a block works on columns of one row: blockIdx.x is the row, blockIdx.y the columns.
+// Backward it works on columns of a slice of rows: blockIdx.x is the slice.
 #include "common.cuh"
 
 static constexpr int THREADS = 256; // at most
-static constexpr int ELEMS = 16;    // columns a thread takes
+static constexpr int ELEMS = 16;    // columns that a thread computes
 static constexpr float BETA = 0.5f, EPS = -1e-6f;
 
 DEV float softplus(float x) { return __builtin_fmaxf(x, 0.0f) + log_f(1.0f + exp_approx(-__builtin_fabsf(x))); }
 
-// rest is e^x − 1 − x of x < 0, near 0 by its series, and slope becomes e^x − 1.
+// rest returns w(x) = e^x − 1 − x for x < 0, near 0 by its series. slope becomes e^x − 1.
 DEV float rest(float x, float &slope) {
   float series = 1.0f / 362880.0f;
   constexpr float C[7] = {1.0f / 40320.0f, 1.0f / 5040.0f, 1.0f / 720.0f, 1.0f / 120.0f, 1.0f / 24.0f, 1.0f / 6.0f, 0.5f};
@@ -33,7 +35,7 @@ DEV float rest(float x, float &slope) {
   return small ? near : far - x;
 }
 
-// Comparisons are such that what is no number stays so.
+// The comparisons are chosen such that a NaN stays a NaN.
 struct XIELU {
   float a, b;
   METHOD float value(float x) const {
@@ -41,7 +43,8 @@ struct XIELU {
     w = x < EPS ? w : EPS - x;
     return __builtin_fmaf(x > 0.0f ? a : b, x > 0.0f ? x * x : w, BETA * x);
   }
-  // gradient turns d, given x, into the gradient, adds to the sums, and returns the value.
+  // gradient multiplies d, the gradient of f(x), by f'(x), adds its terms to the two sums for
+  // dalpha, and returns f(x).
   METHOD float gradient(float x, float &d, float &p, float &n) const {
     float slope, w = rest(x, slope);
     bool above = x > 0.0f, below = x < EPS;
@@ -92,7 +95,7 @@ DEV void xielu_backward(float *part, T *dx, T *y, const T *dy, const T *x, const
 #pragma clang loop unroll(disable)
   for (i64 t = from; t < end; t++) {
     i64 row = t * columns;
-    float sum_p = 0.0f, sum_n = 0.0f; // of the row: long sums are of short ones
+    float sum_p = 0.0f, sum_n = 0.0f; // the row's sums, added up to the sums of rows
 #pragma clang loop unroll(disable)
     for (int from_chunk = 0; from_chunk < CHUNKS; from_chunk += AHEAD) {
       chunk<T, N> in[2][AHEAD];

@@ -110,7 +110,8 @@ func (m *Meter) bothOnce(c *ends) (up, down time.Duration, err error) {
 	return max(1, e[2].Elapsed(e[1])), max(1, e[6].Elapsed(e[5])), nil
 }
 
-// ends are the source and target memory of copies: two ranges on each side.
+// ends holds the memory of measured copies: two ranges on the device and two on the host, one pair
+// for each direction.
 type ends struct {
 	up, down device.Mem
 	from, to []byte

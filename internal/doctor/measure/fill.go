@@ -25,8 +25,8 @@ func fillWith(dev device.Device, s device.Stream, t device.Tensor, value func(i 
 	return repeat(dev, s, t.Mem(), t.DType, t.Mem().Bytes, value)
 }
 
-// repeat fills mem, whose elements have type dt. Element i gets value(i) in the first bytes of mem; first is the size
-// of this beginning, which is computed on the host. The rest of mem gets repetitions of the beginning.
+// repeat fills mem, whose elements have type dt. The host computes the first bytes of mem, whose
+// size is first: element i is value(i). The rest of mem gets repetitions of these bytes.
 func repeat(dev device.Device, s device.Stream, mem device.Mem, dt device.DType, first int64, value func(i int) float64) error {
 	run, err := dev.AllocHost(first)
 	if err != nil {

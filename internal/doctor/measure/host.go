@@ -30,7 +30,7 @@ var Optimizers = map[string]optim.Optimizer{
 
 var lion = optim.Lion{Beta1: 0.9, Beta2: 0.99, WeightDecay: 0.01}
 
-// Update is the update of one layer in host memory.
+// Update describes the optimizer's update of one layer in host memory, which is to be measured.
 type Update struct {
 	Params int64 // parameters of the layer, rounded up to rows of 1024
 	Split  bool  // weights in two planes, hi and lo, as for compute_dtype: bf16
@@ -63,8 +63,8 @@ func (u Update) by() optim.Optimizer {
 	return u.By
 }
 
-// handedSize returns the size in bytes of an element that Muon copies to the device and back: the size of the compute
-// dtype.
+// handedSize returns the size in bytes of an element of the matrices that Muon copies to the device
+// and back. Their type is the compute dtype.
 func (u Update) handedSize() int64 {
 	if u.Split {
 		return 2
@@ -72,7 +72,7 @@ func (u Update) handedSize() int64 {
 	return 4
 }
 
-// layout returns the layout of the layer.
+// layout returns the layout in host memory of a layer that is one matrix with columns columns.
 func (u Update) layout() model.Layout {
 	return model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{
 		{Role: model.RoleDown, Rows: int(u.elems() / columns), Cols: columns, Dims: 2}}}, u.Split, model.Param{})

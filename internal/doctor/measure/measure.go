@@ -37,7 +37,7 @@ func (o Options) filled() Options {
 	return o
 }
 
-// Seconds summarizes the times of several runs of the same work, in seconds.
+// Seconds sums up several runs of the same work: the median, shortest and longest time, in seconds.
 type Seconds struct {
 	Median float64 `json:"median_s"`
 	Least  float64 `json:"least_s"`
@@ -45,7 +45,7 @@ type Seconds struct {
 	Runs   int     `json:"runs"`
 }
 
-// Sum summarizes a non-empty list of run times.
+// Sum returns the median, shortest and longest of the run times in runs, which must not be empty.
 func Sum(runs []float64) Seconds {
 	sorted := slices.Sorted(slices.Values(runs))
 	n := len(sorted)

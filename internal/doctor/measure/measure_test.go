@@ -21,7 +21,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// once makes one short timing of everything.
+// once are Options for tests that ignore the time: each piece of work is timed once, as briefly as
+// possible.
 var once = measure.Options{Runs: 1, Least: 1, Most: 1}
 
 // meter returns a meter on the CPU. All its memory must be freed.
@@ -58,8 +59,8 @@ func positive(t *testing.T, what string, s measure.Seconds, err error) {
 	}
 }
 
-// TestOperations measures every operation of the table. With matrix products and attention these are all operations.
-// It includes odd shapes.
+// TestOperations: every operation except matrix products and attention, which have functions of
+// their own, can be measured. Shapes include odd ones.
 func TestOperations(t *testing.T) {
 	want := slices.DeleteFunc(conformance.OperationNames(), func(n string) bool { return slices.Contains([]string{"MatMul", "Attention", "AttentionBackward"}, n) })
 	if got := measure.Operations(); !slices.Equal(got, want) {
@@ -113,7 +114,7 @@ func TestProductsAndAttention(t *testing.T) {
 	}
 }
 
-// TestAttentionFLOPs counts the unmasked pairs one by one.
+// TestAttentionFLOPs: FLOPs agrees with a count of the unmasked (query, key) pairs one by one.
 func TestAttentionFLOPs(t *testing.T) {
 	for _, a := range []measure.Attention{{Tokens: 40, Length: 16, Heads: 3, Dim: 5}, {Tokens: 40, Length: 16, Window: 4, Heads: 3, Dim: 5, Backward: true}, {Tokens: 9, Length: 9, Window: 20, Heads: 1, Dim: 1}} {
 		pairs := 0
@@ -160,7 +161,7 @@ func copies(t *testing.T, m *measure.Meter, bytes int64) {
 	positive(t, "round trip", l.RoundTrip, err)
 }
 
-// TestCUDA makes the same measurements on CUDA; every operation accepts its arguments.
+// TestCUDA: all measurements also work on an emulated GPU, whose kernels check their arguments.
 func TestCUDA(t *testing.T) {
 	testkit.NotShort(t)
 	drv := emu.New(emu.Options{})
@@ -247,7 +248,8 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestDisk: the file is removed. A missing directory is an error.
+// TestDisk: the temporary file is removed after the measurement. A missing directory gives an
+// error.
 func TestDisk(t *testing.T) {
 	dir := t.TempDir()
 	write, read, err := measure.Disk(dir, 5<<20+1, measure.Options{Runs: 2})
@@ -305,8 +307,8 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// TestInPlaceShare: a device without separate host memory computes on both at about the same rate, and frees
-// everything.
+// TestInPlaceShare: a CPU device, whose device memory is host memory, computes at about the same
+// rate on both kinds. The measurement frees all memory.
 func TestInPlaceShare(t *testing.T) {
 	dev, err := cpu.New(cpu.Options{Threads: 1, Unified: true})
 	testkit.NoError(t, err)

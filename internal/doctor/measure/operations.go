@@ -10,7 +10,7 @@ import (
 	"mt/device/op"
 )
 
-// Operation is a memory-bound operation.
+// Operation is an operation to measure whose time depends on memory traffic, such as a norm.
 type Operation struct {
 	Name  string // as in device.Op; see Operations
 	Rows  int    // tokens
@@ -25,8 +25,9 @@ func (o Operation) String() string {
 // Elements returns Rows·Cols.
 func (o Operation) Elements() float64 { return float64(o.Rows) * float64(o.Cols) }
 
-// build requests the operands of an operation from a memory. The returned function is called after the memory is
-// allocated. It enqueues the operation and returns it as an op.Mover, which counts bytes.
+// build makes one kind of operation for a measurement. It requests the operands from a memory.
+// After the allocation the caller calls the returned function. That function enqueues the operation
+// and returns an op.Mover, which counts bytes.
 type build func(o Operation, a *memory) func(d device.Device, s device.Stream) op.Mover
 
 // enqueue returns a function that enqueues the operation o and returns o as an op.Mover, which counts the bytes that o

@@ -8,7 +8,8 @@ import (
 	"mt/device/op"
 )
 
-// Product is the shape of a matrix product: D (M, N) = op(A)·op(B) over K.
+// Product is the shape of a matrix product D = op(A)·op(B). D has M rows and N columns, K is the
+// summed dimension, and op transposes if TransA or TransB is set.
 type Product struct {
 	M, N, K        int
 	TransA, TransB bool

@@ -16,7 +16,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// noting counts operations by name. Its stream number fails, counted from 1, cannot be created.
+// noting is a device that counts operations by name. It returns an error for the stream whose
+// number, counted from 1, is fails.
 type noting struct {
 	device.Device
 	names       map[string]int
@@ -34,11 +35,12 @@ func (n *noting) NewStream(name string) (device.Stream, error) {
 	return n.Device.NewStream(name)
 }
 
-// nothing is the time in seconds that a meter returns for unmeasured work.
+// nothing is 1 ns in seconds: the time that a meter returns if no time passes between two events.
+// Measured work takes longer.
 const nothing = 1e-9
 
-// TestWhatIsTimed: the backward of attention is one operation, each timing is a separate run, and a product of 1 × 1 ×
-// 1 works.
+// TestWhatIsTimed: the backward of attention is timed without a forward, each timing is a separate
+// run, and a product of 1 × 1 × 1 can be measured.
 func TestWhatIsTimed(t *testing.T) {
 	inner, err := cpu.New(cpu.Options{Threads: 1})
 	testkit.NoError(t, err)
@@ -72,7 +74,7 @@ func TestWhatIsTimed(t *testing.T) {
 	}
 }
 
-// TestProductInWords: the text names the transposes, and the memory size covers all three matrices.
+// TestProductInWords: a product's text names its transposes, and Bytes covers its three matrices.
 func TestProductInWords(t *testing.T) {
 	p := measure.Product{M: 2, N: 3, K: 5, DType: device.BF16}
 	for want, trans := range map[string][2]bool{"2×3×5 AB bf16": {}, "2×3×5 ABᵀ bf16": {false, true}, "2×3×5 AᵀB bf16": {true, false}, "2×3×5 AᵀBᵀ bf16": {true, true}} {
@@ -91,7 +93,8 @@ func TestProductInWords(t *testing.T) {
 	}
 }
 
-// TestCallsOfCopies: copies of each direction make equally many calls, and each call's error ends the measurement.
+// TestCallsOfCopies: copies to the host make as many device calls as copies to the device. An error
+// of any call ends the measurement.
 func TestCallsOfCopies(t *testing.T) {
 	inner := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
 	calls := func(failAt int64, copies func(m *measure.Meter) (measure.Seconds, error)) (int64, error) {
@@ -167,7 +170,8 @@ func TestPermuted(t *testing.T) {
 	}
 }
 
-// TestBytesOfSinks: attention outputs of Rows × Cols elements are read and written, and two numbers per head.
+// TestBytesOfSinks: an attention-sink operation counts as reading and writing attention outputs of
+// Rows × Cols elements, and two numbers per head.
 func TestBytesOfSinks(t *testing.T) {
 	m := meter(t)
 	for _, o := range []measure.Operation{{Rows: 6, Cols: 256, DType: device.BF16}, {Rows: 6, Cols: 64, DType: device.F32}} {

@@ -14,7 +14,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// everything is a config with no key at its default.
+// everything is a config in which no key has its default value.
 const everything = `model: {hidden_size: 64, rms_norm_eps: 1e-6, tie_word_embeddings: true, layer_types: [a, "1"], "odd key": null}
 add_tokens: ["<a, b>", "{", "  ", "true", "12", "#: -é"]
 new_special_tokens: "<|im_start|>,<|im_end|>"
@@ -129,7 +129,8 @@ attention_kernels: portable
 pipeline: {weight_slots: 2, grad_buffers: 3, grad_slabs: 4, exchange_buffers: 10, gathers_ahead: 11, state_slots: 12, matrix_buffers: 13, activation_slots: 5, batches_ahead: 6, micro_batch_tokens: 7, chunk_tokens: 8, head_shards: 9}
 `
 
-// TestCompressIsForDisks: there has to be something on disks that could be compressed, and none is a way to say no.
+// TestCompressIsForDisks: compress needs a state_dir, whose files it compresses; without one only
+// compress: none is accepted.
 func TestCompressIsForDisks(t *testing.T) {
 	for text, says := range map[string]string{"compress: byteplane\n": "give state_dir, or set compress: none", "compress: zip\n": "byteplane", "compress: none\n": "", "compress: byteplane\nstate_dir: /nvme\n": ""} {
 		_, err := Parse("run.yaml", []byte("model: tiny\ndataset: x\n"+text), Args{})
@@ -159,8 +160,9 @@ func TestPrintedConfigsParseToEqual(t *testing.T) {
 	}
 }
 
-// TestEverythingIsCovered keeps the round trip honest: no key may be at its
-// default there, apart from those with one value and those that exclude others.
+// TestEverythingIsCovered: in the config everything, each key differs from its default, except keys
+// with a single value and keys that exclude others. The test of printing and parsing it therefore
+// covers all keys.
 func TestEverythingIsCovered(t *testing.T) {
 	c, d := mustParse(t, everything), Default()
 	same := map[string]bool{"mask_history": true, "dpo": true, "val_size": true, "datasets": true, "eval_datasets": true, "evals_per_epoch": true, "saves_per_epoch": true}
@@ -405,7 +407,8 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// TestScheduleEqualsTransformers compares with the rates of recorded runs.
+// TestScheduleEqualsTransformers: the learning rate of every step equals the one in recorded runs
+// of Transformers.
 func TestScheduleEqualsTransformers(t *testing.T) {
 	own, _ := filepath.Glob("../testdata/recordings/*/expected.json")
 	if len(own) == 0 {
@@ -447,7 +450,8 @@ func compareSchedules(t *testing.T, files []string) {
 		}
 		c := mustParse(t, "", flags...)
 		for _, s := range run.Steps {
-			// Libraries' cosines differ in the last bit of a number near 1.
+			// The cosines of Go and Python may differ in the last bit, 1e-16 near 1. The bound
+			// leaves room for a few such differences.
 			if got := c.Schedule(s.Step); !(math.Abs(got-s.LR) <= 1e-15*c.LearningRate) {
 				t.Errorf("%s step %d: %v, want %v", file, s.Step, got, s.LR)
 			}
@@ -476,8 +480,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// FuzzParse: no input makes the parser panic, and what it takes survives
-// printing.
+// FuzzParse: no input makes the parser panic. A config that parses prints as a text that parses to
+// the same config.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{everything, "model: tiny", "a: [", "pipeline: {weight_slots: auto}", "&a *a", "? x\n: y", "--- |\n x",
 		"model: {a: {b: {c: []}}}", "seed: !!int 3", "dataset: >-\n  a\n  b", "\"\\ud800\": 1", "report_to: []", "model: 1e999"} {
@@ -502,7 +506,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestForeignKeysAreNotOurs: a key that mt has is in no table of other tools' keys, where it would be a second flag.
+// TestForeignKeysAreNotOurs: no key of mt is also in the table of other tools' keys. Otherwise it
+// would have two flags.
 func TestForeignKeysAreNotOurs(t *testing.T) {
 	for name := range foreign {
 		if byName[name] != nil {

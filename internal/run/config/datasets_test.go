@@ -13,8 +13,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestDatasetDir: a data set of the Hub is found in the local cache; where it is not
-// there, the error has the command that fetches it.
+// TestDatasetDir: a data set of the Hugging Face Hub is found in the local cache. If it is absent,
+// the error has the command that fetches it.
 func TestDatasetDir(t *testing.T) {
 	hub := t.TempDir()
 	t.Setenv("HF_HUB_CACHE", hub)
@@ -41,7 +41,7 @@ func TestDatasetDir(t *testing.T) {
 	}
 }
 
-// TestHubThatCannotBeRead: what lies in the cache and cannot be read is not reported as
+// TestHubThatCannotBeRead: a model or data set in the cache that cannot be read is not reported as
 // absent.
 func TestHubThatCannotBeRead(t *testing.T) {
 	hub := t.TempDir()
@@ -60,8 +60,8 @@ func TestHubThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestDataSpecColumns: the names of columns reach the data sets, and eval_dataset
-// takes what is held out.
+// TestDataSpecColumns: DataSpec and EvalSpec pass on the configured column names. All rows of
+// EvalSpec are held out, and none of DataSpec's.
 func TestDataSpecColumns(t *testing.T) {
 	c, err := Parse("t.yaml", []byte("dataset: org/name\neval_dataset: org/name\nprompt_column: q\nresponse_column: a\n"), Args{})
 	testkit.NoError(t, err)
@@ -78,8 +78,8 @@ func TestDataSpecColumns(t *testing.T) {
 	}
 }
 
-// TestDatasetsKey: data sets with keys of their own, in a file and as a flag, printed and read
-// again.
+// TestDatasetsKey: a list of data sets with keys of their own parses the same from a file, from a
+// flag and from its own printed form.
 func TestDatasetsKey(t *testing.T) {
 	want := []data.Set{
 		{Path: "org/name", Config: "en", Files: []string{"a.jsonl", "b/*.jsonl"}, Split: "train[:10%]", Shards: 3, Shard: 1, Kept: "json", Format: "messages",
@@ -164,7 +164,8 @@ test_datasets: held.jsonl
 	}
 }
 
-// TestPerEpoch: evaluations and checkpoints of an epoch become shares of all steps.
+// TestPerEpoch: evals_per_epoch and saves_per_epoch become eval_steps and save_steps, as fractions
+// of all steps.
 func TestPerEpoch(t *testing.T) {
 	for _, tc := range []struct {
 		text, flag  string
@@ -204,7 +205,8 @@ func TestPerEpoch(t *testing.T) {
 	}
 }
 
-// TestSpecialTokens: tokens with names, and more.
+// TestSpecialTokens: special_tokens gives named tokens, such as eos_token, and a list of additional
+// tokens.
 func TestSpecialTokens(t *testing.T) {
 	c := mustParse(t, "special_tokens:\n  eos_token: <|im_end|>\n  pad_token: \"</s>\"\n  bos_token:\n  additional_special_tokens: [\"<a>\", <b>]\n")
 	if got := c.NamedTokens(); !reflect.DeepEqual(got, map[string]string{"eos_token": "<|im_end|>", "pad_token": "</s>"}) {

@@ -9,7 +9,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestEdit: settings go in, everything else stays byte for byte.
+// TestEdit: Edit writes the settings, and all other bytes of the file stay.
 func TestEdit(t *testing.T) {
 	slots, buffers, threads := Setting{"pipeline.weight_slots", 4}, Setting{"pipeline.grad_buffers", 2}, Setting{"threads", 3}
 	for _, tc := range []struct {
@@ -67,7 +67,8 @@ func TestEditRefuses(t *testing.T) {
 	}
 }
 
-// TestPlaces: a place is one of a character, and there is none behind the text.
+// TestPlaces: editor.offset finds the byte offset of a line and column counted in characters, and
+// returns −1 for a place behind the text.
 func TestPlaces(t *testing.T) {
 	e := &editor{text: "é: 1\nab"}
 	for at, want := range map[[2]int]int{{1, 1}: 0, {1, 2}: 2, {2, 1}: 6, {2, 2}: 7, {2, 3}: 8, {2, 4}: -1, {3, 1}: -1} {

@@ -19,25 +19,25 @@ import (
 // badConfigs are texts and flags that provoke every error of parsing. Flags stand after "flags: ". The limits of numbers
 // are added from the table of keys.
 var badConfigs = []string{
-	// Keys and the shape of the file.
+	// Unknown or repeated keys, and files that are no flat mapping.
 	"lerning_rate: 1", "pipeline: {weight_slot: 4}", "flags: --lerning-rate 1", "flags: --pipeline {weight_slot: 4}", "seed: 1\nseed: 2",
 	"max_seq_len: 8\ncutoff_len: 8", "- a", "seed: 1\n---\nseed: 2", "seed: [1", "seed: \xff", "seed: &a 1", ".inf: 1",
 	"model: " + strings.Repeat("{a: ", 17) + "1" + strings.Repeat("}", 17), strings.Repeat("a: b\n", 2001), "dataset: [" + strings.Repeat("a,", 50_001) + "]",
 	"flags: --model.hidden-size 8", "flags: -seed 1", "flags: --seed", "flags: --seed 1 --seed 2", "flags: --freeze a --freeze b",
-	// Values.
+	// Keys with wrong values.
 	"max_steps: many", "threads: many", "learning_rate: [1]", "learning_rate:", "learning_rate: 1e999", "seed: 99999999999999999999", "val_size: 1.5",
 	"save_steps: often", "save_steps: 2.5", "save_steps: 1e17", "shuffle: 1", "packing: maybe", "output_dir: 12", "template: {a: 1}", "save_dtype: int8",
 	"lr_scheduler_type: cosin", "optim: adafactor", "save_strategy: best", "device_memory: ten", "report_to: wandb", "report_to: trackio",
 	"dataset: [a, [b]]", "dataset: 3", "interleave_probs: [a]", "model: [a]", "model: {}", "base_model: {a: 1}", "dashboard: [1]",
 	"resume_from_checkpoint: [1]", "devices: {a: 1}", "devices: both", "devices: [1, 1]", "devices: 0", "pipeline: 3", "chat_template_kwargs: 3",
 	"special_tokens: 3", "lr_scheduler_kwargs: 3", "dpo: 3", "output_dir: ${NOT_SET_ANYWHERE}/x",
-	// Lists of data sets and of groups.
+	// Wrong items of the lists datasets and lr_groups.
 	"datasets: [[a]]", "datasets: [{pathh: b}]", "datasets: [{type: alpaca}]", "datasets: [{path: a, type: alpacca}]", "datasets: [{path: a, roles: x}]",
 	"datasets: [{path: a, roles: {boss: [x]}}]", "datasets: [{path: a, message_property_mappings: {thinking: x}}]",
 	"datasets: [{path: a, message_property_mappings: x}]", "lr_groups: 3", "lr_groups: [a]", "lr_groups: [{modules: [x], lr: 1}]",
 	"lr_groups: [{name: a, lr: 1}]", "lr_groups: [{name: a, modules: [x]}]", "lr_groups: [{name: a, module: [x]}]",
 	"lr_groups: [{name: a, modules: [x], lr: 1}, {name: a, modules: [y], lr: 1}]", "learning_rate: 0\nlr_groups: [{name: a, modules: [x], lr: 1}]",
-	// Special tokens, schedules and pairs.
+	// Wrong special tokens, learning-rate schedules and DPO keys.
 	"special_tokens: {eos_token: 2}", "special_tokens: {eos: x}", "special_tokens: {additional_special_tokens: <a>}",
 	"special_tokens: {additional_special_tokens: [a, [b]]}", "lr_scheduler_kwargs: {num_cycles: 2}", "lr_scheduler_type: cosine\nlr_scheduler_kwargs: {num_cycles: x}",
 	"lr_scheduler_type: cosine_with_restarts\nlr_scheduler_kwargs: {num_cycles: 1.5}", "lr_scheduler_type: cosine\nlr_scheduler_kwargs: {num_cycles: 0}",
@@ -45,7 +45,7 @@ var badConfigs = []string{
 	"lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr_rate: 0.5, min_lr: 0}", "lr_scheduler_type: polynomial\nlearning_rate: 1e-8",
 	"dpo: {bta: 1}", "dpo: {beta: high}", "dpo: {loss_type: 2}", "dpo: {loss_type: sigmod}", "dpo: {loss_type: hinge, label_smoothing: 0.1}",
 	"dpo: {beta: 1}\nlabel_smoothing_factor: 0.1\nz_loss_coef: 0.1\nneftune_noise_alpha: 5\ntrain_on_prompt: true\ncompare_bigram: true\nval_size: 1",
-	// Keys that depend on each other.
+	// Keys that contradict or need each other.
 	"val_size: 3\neval_dataset: x", "eval_strategy: no\nval_size: 2\ncompare_bigram: true", "compare_bigram: true", "interleave_probs: 0.5,0.5",
 	"dataset: a\nmix_strategy: interleave_under\ninterleave_probs: [0.5, 0.5]", "mask_history: true\ntrain_on_prompt: true", "output_dir: ''",
 	"lr_scheduler_type: wsd\nmax_steps: 5\nnum_decay_steps: 9", "optim: muon\nlearning_rate: 0\nmuon_lr: 1", "max_steps: 5\nema_decay: 0.9\nema_update_after_step: 5",
@@ -53,7 +53,7 @@ var badConfigs = []string{
 	"save_best: true\nval_size: 1", "save_best: true\nval_size: 1\neval_steps: 1\nsave_strategy: 'no'", "sample_steps: 5", "datasets: [a]\ndataset: b",
 	"chat_template_kwargs: {messages: []}", "enable_thinking: true\nchat_template_kwargs: {enable_thinking: true}", "evals_per_epoch: 4\neval_steps: 5",
 	"saves_per_epoch: 4\nsave_strategy: epoch", "saves_per_epoch: 4\nmax_steps: 10",
-	// Keys of other tools.
+	// Keys of other tools, with values that mt cannot honour.
 	"stage: kto", "do_train: false", "finetuning_type: lora", "lora_rank: 8", "load_in_4bit: true", "bf16: maybe", "bf16: true\ncompute_dtype: fp32",
 	"bf16: false\ncompute_dtype: bf16", "fp16: true", "tf32: true", "gradient_checkpointing: true\nrecompute: none", "gradient_checkpointing: false\nrecompute: full",
 	"save_safetensors: false", "logging_strategy: epoch", "metric_for_best_model: accuracy", "greater_is_better: true", "trackio_space_id: x",
@@ -84,7 +84,9 @@ func outOfRange() (out []string) {
 	return out
 }
 
-// TestErrorTexts reads every error of parsing as a list. -v prints the list.
+// TestErrorTexts: badConfigs and outOfRange provoke every error text of parsing. Each error is a
+// UsageError, begins with its position and has at most 45 words a line. -v prints them all for a
+// reviewer.
 func TestErrorTexts(t *testing.T) {
 	var all strings.Builder
 	for _, text := range append(slices.Clone(badConfigs), outOfRange()...) {
@@ -122,13 +124,15 @@ func TestErrorTexts(t *testing.T) {
 	}
 }
 
-// notParsing lists parts of errors in these files that a config's text cannot provoke.
+// notParsing lists parts of error texts that no config can provoke, so TestErrorTexts does not ask
+// for them.
 var notParsing = []string{
 	"has no effect: %s", "is a directory; give the YAML file", "a config file has at most", "the limit of a config file", "config: %s: %w",
 	"must be true or false, not %s", "clipping needs %d", "its gradient until the norm is known", "layer when its gradient lands", "YAML: %s", "cannot be read (%v)", "converted as by", "these keys of other tools", "a number below 1.8e308",
 }
 
-// errorTexts returns, for each string in a call that makes an error in file, its longest part without verbs.
+// errorTexts returns the error texts in the Go file called file. For each format string it is the
+// longest part without formatting verbs such as %s.
 func errorTexts(t *testing.T, file string) map[string]bool {
 	t.Helper()
 	src := testkit.Must(os.ReadFile(file))(t)

@@ -39,7 +39,7 @@ func llamaFactoryRules() map[string]rule {
 		},
 		"template": templateRule,
 		"optim":    orElse("optim", "adamw"),
-		// Weights in bf16 without fp32 master weights.
+		// LLaMA-Factory's pure_bf16 keeps bf16 weights without fp32 master weights.
 		"pure_bf16": ifTrue(means("updates round by chance, so that small ones are not lost", [2]string{"master_dtype", "bf16"}, [2]string{"compute_dtype", "bf16"})),
 		// LLaMA-Factory's Muon scales updates like Moonlight's (third_party/muon).
 		"use_muon":          ifTrue(means("", [2]string{"optim", "muon"}, [2]string{"adjust_lr_fn", "match_rms_adamw"})),

@@ -99,7 +99,8 @@ func TestImportedIsTrained(t *testing.T) {
 	}
 }
 
-// TestImportErrors: what is no config, of nobody known, or of a tool that there is not.
+// TestImportErrors: a file that is no config, a config whose tool its keys do not show, and an
+// unknown tool after --from give an error that says so.
 func TestImportErrors(t *testing.T) {
 	for _, tc := range []struct{ text, from, want string }{
 		{"- a", "", "t.yaml: a config file has `key: value` lines, but this is a list"},
@@ -155,7 +156,9 @@ func TestImportRules(t *testing.T) {
 	}
 }
 
-// TestImportedKeys: what becomes of keys whose value decides it. Each case is a config's first keys, further lines, and lines of what is written.
+// TestImportedKeys: some keys of other tools are converted in a way that depends on their value.
+// Each case has the first lines of a config, further lines, and lines that the converted config
+// must contain.
 func TestImportedKeys(t *testing.T) {
 	const (
 		trlBase      = "dataset_name: a\n"
@@ -346,7 +349,8 @@ func TestImportedKeys(t *testing.T) {
 	}
 }
 
-// TestFreezeTuning: LLaMA-Factory's freeze trains the layers and modules that it would train over there.
+// TestFreezeTuning: the import of LLaMA-Factory's finetuning_type: freeze trains the same layers
+// and modules as LLaMA-Factory does.
 func TestFreezeTuning(t *testing.T) {
 	dir := t.TempDir()
 	conf := `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 6,

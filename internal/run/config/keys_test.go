@@ -10,7 +10,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestAverageBeginsBeforeTheEnd: an average that begins with the last step, or after it, is refused; one step earlier it is one.
+// TestAverageBeginsBeforeTheEnd: a weight average (ema_update_after_step) that would start with the
+// last step or later is rejected. One that starts a step earlier is accepted.
 func TestAverageBeginsBeforeTheEnd(t *testing.T) {
 	for text, ok := range map[string]bool{
 		"max_steps: 5\nema_decay: 0.9\nema_update_after_step: 3":  true,
@@ -26,7 +27,8 @@ func TestAverageBeginsBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// TestDeviceList: what the key devices may say, and what not.
+// TestDeviceList: the key devices accepts auto, a number and a list of GPU numbers. Other values
+// are errors.
 func TestDeviceList(t *testing.T) {
 	for text, want := range map[string]any{
 		"auto": DeviceList{All: true}, "3": DeviceList{Count: 3}, "[0, 2]": DeviceList{Count: 2, Ordinals: []int{0, 2}}, "[0]": DeviceList{Count: 1, Ordinals: []int{0}},
@@ -41,7 +43,8 @@ func TestDeviceList(t *testing.T) {
 	}
 }
 
-// TestLRGroups: files and flags give groups alike, and the groups' rates follow the schedule of learning_rate.
+// TestLRGroups: lr_groups parses to the same groups from a file and from a flag. The groups'
+// learning rates follow the schedule of learning_rate.
 func TestLRGroups(t *testing.T) {
 	zero := 0.0
 	want := []LRGroup{{Name: "embed", Modules: []string{`embed_tokens|lm_head`}, LR: 1e-5, WeightDecay: &zero}, {Name: "q", Modules: []string{"q_proj", "k,v"}, LR: 4}}
@@ -65,7 +68,7 @@ func TestLRGroups(t *testing.T) {
 	}
 }
 
-// TestLRGroupsAreChecked: the error says which group, and what it lacks.
+// TestLRGroupsAreChecked: the error for a wrong group names the group and what is wrong with it.
 func TestLRGroupsAreChecked(t *testing.T) {
 	for text, want := range map[string]string{
 		"lr_groups: 3": "must be a list of groups such as",
@@ -92,7 +95,8 @@ func TestLRGroupsAreChecked(t *testing.T) {
 	}
 }
 
-// TestImportedGroups: axolotl's rates of the embedding become a group, and of two that contradict each other its own choice counts.
+// TestImportedGroups: axolotl's embedding_lr and embedding_lr_scale become a group of lr_groups. If
+// the config has both, the scale counts, as in axolotl.
 func TestImportedGroups(t *testing.T) {
 	for text, want := range map[string]string{
 		"learning_rate: 0.5\nembedding_lr: 0.25":                            `[{name: embeddings, modules: ["embed_tokens|lm_head"], lr: 0.25, weight_decay: 0.0}]`,
@@ -114,7 +118,8 @@ func TestImportedGroups(t *testing.T) {
 	}
 }
 
-// TestPreference: what `dpo:` says, and what it does not say has TRL's values. It is printed as it was given.
+// TestPreference: settings under `dpo:` are parsed, and those that are absent have TRL's defaults.
+// They print as given.
 func TestPreference(t *testing.T) {
 	for text, want := range map[string]Preference{
 		"":                                    {},
@@ -160,9 +165,8 @@ func TestPreference(t *testing.T) {
 	}
 }
 
-// TestTemplateVars: chat_template_kwargs and enable_thinking become variables of
-// the chat template, in a file and as flags, with the types that they are written
-// in.
+// TestTemplateVars: chat_template_kwargs and enable_thinking become variables of the chat template
+// with their YAML types, from a file and from flags.
 func TestTemplateVars(t *testing.T) {
 	for _, c := range []struct {
 		text  string
@@ -210,9 +214,9 @@ func TestTemplateVars(t *testing.T) {
 	}
 }
 
-// TestTemplateVarsOfAResume: other variables for the template make another data set. An
-// enable_thinking that is left out is not taken from the checkpoint's run: where that
-// changes the data, the data shows it, since its tokens differ.
+// TestTemplateVarsOfAResume: another value of a template variable counts as other data. A resumed
+// run without enable_thinking does not take its value from the checkpoint. If this changes the
+// tokens, the comparison of the data detects it.
 func TestTemplateVarsOfAResume(t *testing.T) {
 	const base = "model: tiny\ndataset: x\n"
 	for _, c := range []struct{ was, now, key string }{

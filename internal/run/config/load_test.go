@@ -15,7 +15,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// parseFlags gives a command line to a command whose own flags own adds.
+// parseFlags parses a command line for a command that has the flags of all keys and those that own
+// adds.
 func parseFlags(args []string, own func(*pflag.FlagSet)) (a Args, positional []string, err error) {
 	set := pflag.NewFlagSet("mt", pflag.ContinueOnError)
 	set.SetNormalizeFunc(Dashes)
@@ -27,7 +28,7 @@ func parseFlags(args []string, own func(*pflag.FlagSet)) (a Args, positional []s
 	return a, set.Args(), err
 }
 
-// parse reads text as t.yaml with flags.
+// parse parses text as the file t.yaml, together with flags.
 func parse(t *testing.T, text string, flags ...string) (*Config, error) {
 	t.Helper()
 	a, _, err := parseFlags(flags, func(*pflag.FlagSet) {})
@@ -43,7 +44,7 @@ func mustParse(t *testing.T, text string, flags ...string) *Config {
 	return c
 }
 
-// deepLines are n keys, each a mapping with the next.
+// deepLines returns YAML text of n nested mappings, each with one key on its own line.
 func deepLines(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -251,8 +252,9 @@ func TestArgs(t *testing.T) {
 	}
 }
 
-// TestSwitches: the argument after a switch is its value where it can be one, and
-// otherwise what it would be anywhere else.
+// TestSwitches: the argument after a switch is its value if the switch accepts it: a truth value,
+// auto, or an address for
+// --dashboard. Otherwise it is a separate argument.
 func TestSwitches(t *testing.T) {
 	var chat bool
 	var prompt string
@@ -330,8 +332,8 @@ func TestRequire(t *testing.T) {
 	}
 }
 
-// aliasesOf are the names of other tools that users have in their files: a line with
-// one, and what the same line says by our name.
+// aliasesOf has the names that keys have in other tools. Each has a value for a test, and mt's name
+// of the key; both names must parse to the same config.
 var aliasesOf = map[string][2]string{
 	"model": {"some/model", "model_name_or_path"}, "base_model": {"some/model", "model_name_or_path"},
 	"add_special_tokens": {"<a>, <b>", "new_special_tokens"},
@@ -460,7 +462,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestReports: all is every board that can be had here; none is no board.
+// TestReports: report_to: all means every destination that is available here, and none means no
+// destination.
 func TestReports(t *testing.T) {
 	for _, tc := range []struct{ yaml, server, want string }{
 		{"all", "", "tensorboard"}, {"all", "http://localhost:5000", "tensorboard mlflow"},
@@ -473,8 +476,8 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestSamplePrompts: a prompt is whole, whatever commas it has, and sample_prompt
-// stands in where there are none.
+// TestSamplePrompts: commas in a prompt of sample_prompts do not split it. Without sample_prompts
+// the prompt of sample_prompt is used.
 func TestSamplePrompts(t *testing.T) {
 	for yaml, want := range map[string]string{
 		"sample_steps: 2\nsample_prompts: once, twice": "once, twice", "sample_steps: 2\nsample_prompts: [\"a, b\", c]": "a, b|c",
@@ -489,7 +492,8 @@ func TestSamplePrompts(t *testing.T) {
 	}
 }
 
-// TestLists: every list is a YAML list or has commas between its items, in the file and as a flag.
+// TestLists: each key with a list accepts a YAML list or text with commas between the items, from a
+// file and from a flag.
 func TestLists(t *testing.T) {
 	for _, c := range []struct {
 		yaml, flag string // one of them is given
@@ -532,7 +536,8 @@ func probs(c *Config) (out []string) {
 	return out
 }
 
-// TestVarsInPaths: a path's leading ~ is the home folder, and ${NAME} a variable; elsewhere both stay what they are.
+// TestVarsInPaths: in a path a leading ~ becomes the home folder and ${NAME} the environment
+// variable. In other values both stay unchanged.
 func TestVarsInPaths(t *testing.T) {
 	t.Setenv("HOME", "/h")
 	t.Setenv("DISK", "/d")
@@ -547,8 +552,8 @@ func TestVarsInPaths(t *testing.T) {
 	}
 }
 
-// TestHostileYAML: a short file does not take memory with the square of its length,
-// whatever is in it.
+// TestHostileYAML: parsing a file of 30 kB allocates at most 40 MiB for any content, so memory does
+// not grow with the square of the length.
 func TestHostileYAML(t *testing.T) {
 	const size, most = 30_000, 40 << 20
 	fill := func(s string) string { return strings.Repeat(s, size/len(s)) }
@@ -586,8 +591,8 @@ func TestHostileYAML(t *testing.T) {
 	}
 }
 
-// TestLoadWhatIsNoFile: a config may come through a pipe. A device without end, a
-// directory, or a pipe that nobody writes to, does not keep Load waiting.
+// TestLoadWhatIsNoFile: Load reads a config from a pipe. For a device without end, a directory or a
+// pipe without a writer it returns and does not block.
 func TestLoadWhatIsNoFile(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")

@@ -19,7 +19,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write docs/configuration.md anew")
 
-// TestReference keeps docs/configuration.md equal to the table of keys.
+// TestReference: docs/configuration.md equals the text that reference makes of the table of keys.
 func TestReference(t *testing.T) {
 	const file = "../../../docs/configuration.md"
 	var want bytes.Buffer
@@ -120,7 +120,7 @@ func reference(w io.Writer) error {
 // columns breaks text at spaces into lines of at most 100 characters.
 func columns(text string) string { return strings.Join(wrap(text, 100), "\n") }
 
-// code is words as Markdown shows code, with commas between them.
+// code formats words as Markdown code with commas between them.
 func code(words ...string) string {
 	var out []string
 	for _, w := range words {
@@ -131,7 +131,7 @@ func code(words ...string) string {
 	return strings.Join(out, ", ")
 }
 
-// values says in a few words what k can be.
+// values describes the values that k accepts in a few words, for the table of keys.
 func (k *key) values() string {
 	if len(k.choices) > 0 {
 		return code(k.choices...)
@@ -167,7 +167,7 @@ func (k *key) values() string {
 	return "text"
 }
 
-// words is l in a few words: ≥ 0, 0 to 1.
+// words describes the range l in a few words, such as "≥ 0" or "0 to 1".
 func (l limit) words() string {
 	low := fmt.Sprintf("≥ %g", l.min)
 	if l.open {

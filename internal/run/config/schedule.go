@@ -80,8 +80,8 @@ func (c *Config) decay() int {
 	return int(math.Ceil(float64(c.length()) * c.DecayRatio))
 }
 
-// floor maps x linearly from [0, 1] to [lowest, 1], so that a schedule that would end at 0 ends at the lowest rate.
-// lowest is lowest rate / peak rate.
+// floor maps x, a factor of the learning rate, linearly from [0, 1] to [lowest, 1]. A schedule that
+// would end at 0 then ends at the lowest rate. lowest is lowest rate / peak rate.
 func (c *Config) floor(x float64) float64 { return x*(1-c.lowest()) + c.lowest() }
 
 // fallFrom returns after how many steps, counted from Base, the decay begins. That is the end of the warm-up (warm) or

@@ -13,8 +13,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestSchedulerArgs: rates of schedules with numbers of their own, over a run of 12 with a rate
-// of 1. They are the values of transformers.optimization, to nine digits.
+// TestSchedulerArgs: schedules with settings in lr_scheduler_kwargs have the learning rates of
+// transformers.optimization, to nine digits. The run has 12 steps and a peak learning rate of 1.
 func TestSchedulerArgs(t *testing.T) {
 	for text, want := range map[string]string{
 		"cosine_with_restarts\nlr_scheduler_kwargs: {num_cycles: 3}":                                                              "1 0.853553391 0.5 0.146446609 1 0.853553391 0.5 0.146446609 1 0.853553391 0.5 0.146446609",
@@ -52,8 +52,8 @@ func TestSchedulerArgs(t *testing.T) {
 	}
 }
 
-// TestSchedulesOfTransformers compares every step of random schedules with what Transformers
-// makes of the same numbers.
+// TestSchedulesOfTransformers: every step of randomly drawn schedules has the learning rate that
+// Transformers computes from the same settings.
 func TestSchedulesOfTransformers(t *testing.T) {
 	python := testkit.NeedPython(t, "torch", "transformers")
 	type scheduler struct {
@@ -119,7 +119,8 @@ func TestSchedulesOfTransformers(t *testing.T) {
 	}
 }
 
-// TestSchedulerArgsAreChecked: numbers that a schedule does not take, or not so.
+// TestSchedulerArgsAreChecked: settings that a schedule does not have, or values outside their
+// range, are errors.
 func TestSchedulerArgsAreChecked(t *testing.T) {
 	for text, want := range map[string]string{
 		"lr_scheduler_kwargs: {num_cycles: 2}":                                                             `t.yaml:1:35: lr_scheduler_kwargs.num_cycles is not a setting of lr_scheduler_type linear, which takes none: remove it`,
@@ -146,7 +147,8 @@ func TestSchedulerArgsAreChecked(t *testing.T) {
 	}
 }
 
-// TestRelayOfOtherSchedules: a run that goes on with other numbers of its schedule.
+// TestRelayOfOtherSchedules: a run that resumes with other settings in lr_scheduler_kwargs has the
+// expected rates in its remaining steps.
 func TestRelayOfOtherSchedules(t *testing.T) {
 	const base = "learning_rate: 1\nmax_steps: 20\nlr_scheduler_type: "
 	for _, tc := range []struct {
@@ -178,8 +180,8 @@ func TestRelayOfOtherSchedules(t *testing.T) {
 	}
 }
 
-// TestRelay: what the rates are after step 10 of a run of 20 that goes on with
-// other keys, and what is said about it. s counts steps done.
+// TestRelay: a run of 20 steps resumes with other keys. Its remaining steps have the expected
+// learning rates, and the message about them is as expected. s counts steps done.
 func TestRelay(t *testing.T) {
 	const base = "learning_rate: 1\nmax_steps: 20\nwarmup_steps: 4\nlr_scheduler_type: "
 	line := func(s, from, to float64) float64 { return (to - s) / (to - from) }
@@ -199,13 +201,14 @@ func TestRelay(t *testing.T) {
 		{"cosine", "cosine\nmax_steps: 12", 10, func(s float64) float64 { return wave(s, 10, 12) }, "ends at 0.5 at step 12"},
 		{"cosine", "cosine\nlearning_rate: 0.5\nmin_lr_ratio: 0.1", 10, func(s float64) float64 { return 0.5 * (0.1 + 0.9*wave(s, 10, 20)) }, "and is 0.5 at step 11"},
 		{"cosine", "linear", 10, func(s float64) float64 { return line(s, 10, 20) }, "; linear is laid anew"},
-		// Warm-up that is over is over, whatever is asked for; one in progress goes on to its end.
+		// A finished warm-up is not repeated, whatever the new keys say. An unfinished warm-up
+		// continues to its end.
 		{"linear", "linear\nwarmup_steps: 15", 10, func(s float64) float64 { return line(s, 10, 20) }, "without a second warm-up"},
 		{"linear", "linear\nmax_steps: 30", 2, func(s float64) float64 { return min(s/4, line(s, 4, 30)) }, ", warm-up goes on until step 4; linear is laid anew over the steps after it and ends"},
 		{"linear", "linear\nwarmup_steps: 8", 2, func(s float64) float64 { return min(s/8, line(s, 8, 20)) }, "until step 8"},
 		{"linear", "linear\nwarmup_steps: 1", 2, func(s float64) float64 { return line(s, 2, 20) }, "without a second warm-up"},
 		{"linear\nwarmup_steps: 0\nwarmup_ratio: 0.2", "linear\nwarmup_steps: 0\nwarmup_ratio: 0.2\nmax_steps: 200", 2, func(s float64) float64 { return min(s/4, line(s, 4, 200)) }, "until step 4"},
-		// Constant and wsd are as if they had been so from the start.
+		// constant and wsd continue as if they had been set from the start.
 		{"constant", "constant\nmax_steps: 30", 10, func(float64) float64 { return 1 }, "the learning rate was 1 at step 10 and is 1 at step 11; it stays"},
 		{"cosine", "constant\nlearning_rate: 0.5", 10, func(float64) float64 { return 0.5 }, "is 0.5 at step 11; it stays"},
 		{"wsd\nnum_decay_steps: 5", "wsd\nnum_decay_steps: 5\nmax_steps: 30", 10, func(s float64) float64 { return wave(max(s, 25), 25, 30) },
@@ -236,7 +239,7 @@ func TestRelay(t *testing.T) {
 				t.Errorf("%q to %q after step %d: %g in step %d, want %g", tc.was, tc.now, tc.step, got, step, want)
 			}
 		}
-		// A later run without changes goes on as this one does.
+		// A run that later resumes with the same keys has the same schedule and no message.
 		same := parse(tc.now)
 		if says := same.Relay(c, c.MaxSteps-1); says != "" || same.Schedule(c.MaxSteps) != c.Schedule(c.MaxSteps) {
 			t.Errorf("%q to %q: an unchanged run says %q", tc.was, tc.now, says)
@@ -244,8 +247,8 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// TestRestart: a schedule that begins again has its warm-up, and shares are of
-// the steps that are left.
+// TestRestart: a schedule that starts anew has its own warm-up, and its fractions refer to the
+// remaining steps.
 func TestRestart(t *testing.T) {
 	for text, want := range map[string]string{
 		"lr_scheduler_type: linear\nwarmup_ratio: 0.2": "a new schedule begins: linear over steps 11 to 20 with warm-up until step 12, from 0 to 0.125",
@@ -268,7 +271,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestIntervals: counts and shares of the steps, as transformers has them.
+// TestIntervals: an interval below 1 is a fraction of all steps, rounded up as in Transformers.
+// From 1 on it is a number of steps.
 func TestIntervals(t *testing.T) {
 	for _, tc := range []struct {
 		text        string
@@ -288,8 +292,8 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// TestEvalStrategy: eval_strategy alone evaluates when it logs, as
-// transformers.TrainingArguments has it; what is written of that says the same.
+// TestEvalStrategy: eval_strategy: steps without eval_steps evaluates every logging_steps, as in
+// transformers.TrainingArguments. The printed config parses to the same interval.
 func TestEvalStrategy(t *testing.T) {
 	for text, want := range map[string]Interval{
 		"logging_steps: 7": 0, "eval_strategy: steps\nlogging_steps: 7": 7, "evaluation_strategy: steps\nlogging_steps: 7": 7,
@@ -303,8 +307,8 @@ func TestEvalStrategy(t *testing.T) {
 	}
 }
 
-// TestSavingWithoutEffect: keys that go with checkpoints say so where there are
-// none.
+// TestSavingWithoutEffect: a warning names each key about checkpoints that has no effect because no
+// checkpoints are saved.
 func TestSavingWithoutEffect(t *testing.T) {
 	for text, want := range map[string]string{
 		"save_strategy: no\nsave_steps: 5":                      "save_steps has no effect: save_strategy is no",

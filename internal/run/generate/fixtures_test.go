@@ -16,8 +16,9 @@ import (
 	"mt/internal/testkit/reference"
 )
 
-// onGPU are the recordings whose logits an emulated GPU computes too: dense blocks with capped scores, a head that is
-// the embedding, experts, experts beside latent attention, and experts beside attention with sinks.
+// onGPU lists the recordings whose logits are also computed on an emulated GPU without long tests.
+// They have dense blocks with capped attention scores, tied embeddings, experts, experts with
+// latent attention, and experts with attention sinks.
 var onGPU = []string{"gemma2-capped", "qwen2-tied", "qwen3moe-plain", "deepseekv3", "gptoss"}
 
 // TestFixtureLogits: a recorded model's logits equal Transformers', on the CPU device after every token and on an
@@ -53,7 +54,7 @@ func TestFixtureLogits(t *testing.T) {
 	}
 }
 
-// openGPU is an emulated GPU.
+// openGPU returns an emulated GPU, which is closed at the end of the test.
 func openGPU(t *testing.T) device.Device {
 	t.Helper()
 	drv := emu.New(emu.Options{Threads: 1})
@@ -63,8 +64,8 @@ func openGPU(t *testing.T) device.Device {
 	return dev
 }
 
-// compareLogits goes through a recorded row: the first tokens together, the
-// others one by one.
+// compareLogits runs a recorded row through a decoder and compares the logits with the recorded
+// ones. The first tokens, as many as together says, go through at once, and the others one by one.
 func compareLogits(t *testing.T, dev device.Device, f *reference.Fixture, row, together int) {
 	t.Helper()
 	layouts := f.Config.Layouts(false)
@@ -93,8 +94,9 @@ func compareLogits(t *testing.T, dev device.Device, f *reference.Fixture, row, t
 	for from, to := 0, together; from < len(ids); from, to = to, to+1 {
 		got := testkit.Must(d.forward(ids[from:to]))(t)
 		for i, want := range recorded[(to-1)*len(got) : to*len(got)] {
-			// Both are fp32: some tens of roundings of 6e-8 through three or four layers,
-			// and angles of up to a hundred turns.
+			// Both sides compute in fp32. Each rounds some tens of times, by 6e-8 relative, over
+			// three or four layers. Each also rotates by angles of up to a hundred turns. 1e-5 of
+			// the largest logit leaves room for both.
 			if diff := math.Abs(float64(got[i]) - want); !(diff <= 1e-5*largest) {
 				t.Fatalf("logit %d after %d tokens is %v, recorded %v", i, to, got[i], want)
 			}

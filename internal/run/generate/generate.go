@@ -41,8 +41,8 @@ type Options struct {
 const chunk = 512
 
 // intBytes is an upper bound on the bytes of the int32 values that upload copies for a chunk. A token has an index, a
-// position and up to two attention bounds.
-const intBytes = 4 * 5 * chunk
+// position, an id and up to two attention bounds.
+const intBytes = 4 * 6 * chunk
 
 // Run continues prompt (at least one id) and calls emit with each new id. It stops after MaxNewTokens, at an id of
 // Stop, or when ctx is cancelled; then it returns the cause.
@@ -181,6 +181,7 @@ func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
 func (d *decoder) alloc(spec layers.Spec, maxTokens int) error {
 	c := d.o.Config
 	hidden := int64(chunk) * int64(c.HiddenSize)
+	stream := int64(chunk) * int64(spec.HiddenWidth())
 	if bytes := spec.MoEBytes(chunk, false); bytes > 0 {
 		if err := d.take(&d.experts, accounts.Activations, bytes); err != nil {
 			return err
@@ -206,7 +207,7 @@ func (d *decoder) alloc(spec layers.Spec, maxTokens int) error {
 		to *device.Tensor
 		dt device.DType
 		n  int64
-	}{{&d.x, d.o.Act, hidden}, {&d.y, d.o.Act, hidden}, {&d.rows, d.o.Act, hidden}, {&d.logits, device.F32, int64(c.VocabSize)}} {
+	}{{&d.x, d.o.Act, stream}, {&d.y, d.o.Act, stream}, {&d.rows, d.o.Act, hidden}, {&d.logits, device.F32, int64(c.VocabSize)}} {
 		var m device.Mem
 		if err := d.take(&m, accounts.Activations, t.n*t.dt.Size()); err != nil {
 			return err
@@ -291,10 +292,10 @@ func (d *decoder) forward(ids []int32) ([]float32, error) {
 func (d *decoder) piece(ids []int32, last bool) error {
 	p := &piece{ids: ids, last: last, step: layers.CacheStep{Tokens: len(ids), Start: d.start}}
 	var err error
-	if p.index, err = d.upload(ids, &p.step); err != nil {
+	if p.index, p.tokens, err = d.upload(ids, &p.step); err != nil {
 		return err
 	}
-	n := int64(len(ids)) * int64(d.o.Config.HiddenSize)
+	n := int64(len(ids)) * int64(d.spec.HiddenWidth())
 	p.x, p.y = d.x.Slice(0, n), d.y.Slice(0, n)
 	for l, visits := range d.visits {
 		for _, v := range visits {
@@ -310,8 +311,8 @@ func (d *decoder) piece(ids []int32, last bool) error {
 }
 
 // upload copies int32 values for ids to the device: each token's row of the embedding and its position, and the
-// attention bounds in step. It returns the tensor of rows (index).
-func (d *decoder) upload(ids []int32, step *layers.CacheStep) (index device.Tensor, err error) {
+// attention bounds in step. It returns the tensors of rows (index) and of ids (tokens).
+func (d *decoder) upload(ids []int32, step *layers.CacheStep) (index, tokens device.Tensor, err error) {
 	n, all := len(ids), int64(0)
 	put := func(v []int32) device.Tensor {
 		at := all
@@ -326,11 +327,14 @@ func (d *decoder) upload(ids []int32, step *layers.CacheStep) (index device.Tens
 		rows[i], positions[i] = int32(i), int32(d.shift+d.start+i)
 	}
 	index, step.Pos = put(rows), put(positions)
+	if d.spec.Config.PerLayerSize > 0 {
+		tokens = put(ids)
+	}
 	step.CuQ, step.CuK = put([]int32{0, int32(n)}), put([]int32{0, int32(d.start + n)})
 	q, k := d.spec.CachedChunkBounds(d.start, n)
 	step.ChunkBoundsQ, step.ChunkBoundsK = put(q), put(k)
 	d.stream.CopyH2D(d.ints.Slice(0, 4*all), d.staging[:4*all])
-	return index, d.stream.Sync()
+	return index, tokens, d.stream.Sync()
 }
 
 // register pins the tiles for fast copies and maps them for a unified device, until the decoder is closed.

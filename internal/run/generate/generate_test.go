@@ -19,7 +19,7 @@ import (
 	"mt/model"
 )
 
-// kind is a family of models, small.
+// kind is a small model of one architecture, with the bound on its logits' error.
 type kind struct {
 	name                 string
 	tied, qkNorm, biases bool
@@ -32,9 +32,9 @@ type kind struct {
 	tolerance            float64 // of a logit, in units of the largest
 }
 
-// fp32 rounds sums of at most 48 products, and angles of some hundred turns, to
-// a few 1e-6 each; bf16 rounds every activation to 8 bits, some twenty times
-// one after the other.
+// The tolerances bound the error of logits. fp32 rounds sums of at most 48 products, and angles of
+// some hundred turns, to a few 1e-6 each. bf16 rounds every activation to 8 bits, some twenty times
+// in succession.
 var kinds = []kind{
 	{name: "llama", tolerance: 5e-5},
 	{name: "llama3-rope-tied", tied: true, llama3: true, tolerance: 5e-5},
@@ -72,7 +72,7 @@ func (k kind) config() *model.Config {
 	return c
 }
 
-// rig is a model on a device, and the same model in float64.
+// rig is a model on a device, with the same weights in float64 for the reference.
 type rig struct {
 	Options
 	weights reference.Weights
@@ -109,8 +109,8 @@ func newRig(t *testing.T, k kind, unified bool) rig {
 	return r
 }
 
-// randomRow has the size that keeps activations near one; norms' weights are
-// near one themselves.
+// randomRow returns a row of random weights of a size that keeps activations near 1. Weights of
+// norms are near 1.
 func randomRow(rnd *rand.Rand, tl model.TensorLayout) []float32 {
 	row := make([]float32, tl.Cols)
 	for i := range row {
@@ -126,7 +126,8 @@ func randomRow(rnd *rand.Rand, tl model.TensorLayout) []float32 {
 	return row
 }
 
-// streamed is a tensor of a checkpoint as it computes: bf16 where it is split.
+// streamed returns a checkpoint tensor with the values that streams compute with: rounded to bf16
+// if the layout is split.
 func streamed(l *host.LayerState, i int, p model.Stored) []float64 {
 	tl := l.Layout.Tensors[i]
 	values := make([]float32, p.Rows*tl.Cols)
@@ -141,7 +142,7 @@ func streamed(l *host.LayerState, i int, p model.Stored) []float64 {
 	return out
 }
 
-// logitsAfter are the reference's after the last of ids.
+// logitsAfter returns the float64 reference's logits after the last of ids.
 func (r rig) logitsAfter(ids []int32) []float64 {
 	all := reference.Logits(r.Config, r.weights, ids)
 	return all[(len(ids)-1)*vocab:]
@@ -164,8 +165,9 @@ func largest(v []float64) float64 {
 	return m
 }
 
-// TestLogits: the cache gives the logits of a whole forward, for a prompt at
-// once, token by token, and, for two of the models where long tests are left out, over several chunks.
+// TestLogits: decoding with the key/value cache gives the logits of a whole forward. The prompt
+// goes through at once, token by token, or in several chunks; without long tests only two models
+// use chunks.
 func TestLogits(t *testing.T) {
 	for _, k := range kinds {
 		for _, unified := range []bool{true, false} {
@@ -206,9 +208,9 @@ func run(t *testing.T, o Options, prompt []int32) []int32 {
 	return out
 }
 
-// TestGreedy: every token is the most likely one of a whole forward over all
-// before it (in bf16 one that rounding may put there), on a unified device and
-// on one that copies.
+// TestGreedy: each token is the most likely one of a whole forward over all tokens before it. In
+// bf16 it may be another one whose logit is equal within rounding. Unified and copying devices
+// agree.
 func TestGreedy(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -238,7 +240,7 @@ func TestGreedy(t *testing.T) {
 	}
 }
 
-// TestSeeds: one seed gives one text; others give others.
+// TestSeeds: the same seed gives the same text, and other seeds give other texts.
 func TestSeeds(t *testing.T) {
 	texts := map[int64][]int32{}
 	for _, unified := range []bool{true, false} {
@@ -260,8 +262,8 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// TestStops: at an id of Stop, which is not passed on; after MaxNewTokens; and
-// with the context.
+// TestStops: generation ends at an id of Stop, which is not emitted, after MaxNewTokens, and when
+// ctx is cancelled.
 func TestStops(t *testing.T) {
 	r := newRig(t, kinds[0], true)
 	r.MaxNewTokens = 12
@@ -288,7 +290,7 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestErrors: an error describes the bad input.
+// TestErrors: an invalid prompt or option gives an error that describes it.
 func TestErrors(t *testing.T) {
 	for want, change := range map[string]func(*Options, *[]int32){
 		"prompt is empty":                         func(_ *Options, p *[]int32) { *p = nil },
@@ -328,13 +330,13 @@ func everyToken() (ids []int32) {
 	return ids
 }
 
-// spoil makes the final norm's first weight NaN.
+// spoil makes the first weight of the final norm NaN, so that no logit is finite.
 func spoil(s *host.Store) {
 	s.Layers[len(s.Layers)-1].WriteRows(0, 0, 1, []float32{float32(math.NaN())})
 }
 
-// TestDeviceTooSmall: the error of the allocation comes out and nothing is left
-// allocated.
+// TestDeviceTooSmall: if the device memory does not suffice, Run returns the allocation's error and
+// frees everything.
 func TestDeviceTooSmall(t *testing.T) {
 	r := newRig(t, kinds[0], false)
 	small, err := cpu.New(cpu.Options{Threads: 1, MemoryLimit: 100_000})
@@ -351,7 +353,8 @@ func TestDeviceTooSmall(t *testing.T) {
 	}
 }
 
-// locking is a device that counts the tiles that are registered, or fails.
+// locking is a device that counts the tiles that are registered (pinned). If err is set, Register
+// fails with it.
 type locking struct {
 	device.Device
 	err   error
@@ -367,8 +370,8 @@ func (l *locking) Register(memory ...[]byte) error {
 
 func (l *locking) Unregister(memory ...[]byte) { l.tiles -= len(memory) }
 
-// TestTilesAreRegistered: tiles that are copied are registered while a decoder is there, and an error of that
-// comes out.
+// TestTilesAreRegistered: a decoder registers all tiles of a device that copies them, and
+// unregisters them at the end. An error of the registration is returned.
 func TestTilesAreRegistered(t *testing.T) {
 	r := newRig(t, kinds[0], false)
 	dev := &locking{Device: r.Device}

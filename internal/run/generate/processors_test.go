@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestProcessors: each piece changes the logits of its tokens, and no others.
+// TestProcessors: each processor changes the logits of its own tokens and no others.
 func TestProcessors(t *testing.T) {
 	no := float32(math.Inf(-1))
 	const prompt = 3
@@ -45,7 +45,8 @@ func TestProcessors(t *testing.T) {
 	}
 }
 
-// TestRunProcesses: the processors see the whole prompt and all of the answer.
+// TestRunProcesses: in Run, the processors see the whole prompt and all tokens of the answer so
+// far.
 func TestRunProcesses(t *testing.T) {
 	r := newRig(t, kinds[0], true)
 	r.MaxNewTokens = 12

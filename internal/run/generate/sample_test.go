@@ -9,12 +9,13 @@ import (
 	"mt/internal/testkit"
 )
 
-// madeUp are logits of 8 tokens; sorted by likelihood: 3, 0, 6, 1, 7, 2, 5, 4.
+// madeUp are invented logits of 8 tokens. The tokens by descending likelihood are 3, 0, 6, 1, 7, 2,
+// 5, 4.
 var madeUp = []float32{2, 0.5, -1, 3, -4, -2, 1, 0}
 
 var byLikelihood = []int32{3, 0, 6, 1, 7, 2, 5, 4}
 
-// shares are the softmax over temperature of the n most likely.
+// shares returns the softmax of madeUp / temperature over the n most likely tokens.
 func shares(n int, temperature float64) map[int32]float64 {
 	out, sum := map[int32]float64{}, 0.0
 	for _, id := range byLikelihood[:n] {
@@ -27,8 +28,8 @@ func shares(n int, temperature float64) map[int32]float64 {
 	return out
 }
 
-// TestDistribution: tokens come as often as the softmax says, of those that
-// top-k, top-p and min-p leave, and no others.
+// TestDistribution: tokens are drawn as often as the softmax over the tokens that top-k, top-p and
+// min-p leave says. No other tokens are drawn.
 func TestDistribution(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -44,12 +45,14 @@ func TestDistribution(t *testing.T) {
 		{"top-k", 1, 3, 0, 0, 3},
 		{"top-k of more than there are", 1, 100, 0, 0, 8},
 		{"top-k 1", 2, 1, 0, 0, 1},
-		// Shares 0.587, 0.216, 0.079, 0.048, …: sums 0.587, 0.803, 0.882, 0.931.
+		// The softmax of madeUp by descending likelihood is 0.587, 0.216, 0.079, 0.048, …, with
+		// partial sums 0.587, 0.803, 0.882, 0.931.
 		{"top-p keeps the one that passes it", 1, 0, 0.7, 0, 2},
 		{"top-p small", 1, 0, 0.1, 0, 1},
 		{"top-p of what top-k leaves", 1, 2, 0.75, 0, 2},
 		{"top-p of what top-k leaves, less", 1, 2, 0.7, 0, 1},
-		// Shares over the largest: 1, 0.368, 0.135, 0.082, 0.050, 0.018, …; at temperature 2 their square roots.
+		// Divided by the largest, the probabilities are 1, 0.368, 0.135, 0.082, 0.050, 0.018, …. At
+		// temperature 2 these are their square roots.
 		{"min-p", 1, 0, 0, 0.1, 3},
 		{"min-p high", 1, 0, 1, 0.3, 2},
 		{"min-p hot", 2, 0, 0, 0.1, 6},
@@ -67,7 +70,8 @@ func TestDistribution(t *testing.T) {
 			}
 			want := shares(c.left, c.temperature)
 			for id, share := range seen {
-				// Five standard deviations of a share.
+				// The bound is five standard deviations of the share p among draws independent
+				// draws: √(p(1−p)/draws).
 				if p := want[id]; math.Abs(share-p) > 5*math.Sqrt(p*(1-p)/draws)+1e-9 {
 					t.Errorf("token %d: share %.4f, want %.4f", id, share, p)
 				}
@@ -81,8 +85,8 @@ func TestDistribution(t *testing.T) {
 	}
 }
 
-// TestGreedySampling: temperature 0 takes the largest logit, the first of
-// equals, and no random number.
+// TestGreedySampling: temperature 0 chooses the largest logit, the first of equal ones, and draws
+// no random number.
 func TestGreedySampling(t *testing.T) {
 	for _, c := range []struct {
 		logits []float32
@@ -95,7 +99,8 @@ func TestGreedySampling(t *testing.T) {
 	}
 }
 
-// TestTopPAtItsBorder: tokens that make up the share exactly are enough.
+// TestTopPAtItsBorder: top-p keeps no further token once the kept ones have exactly the required
+// probability.
 func TestTopPAtItsBorder(t *testing.T) {
 	s := newSampler(Options{Temperature: 1, TopP: 0.5})
 	for range 100 {
@@ -105,7 +110,7 @@ func TestTopPAtItsBorder(t *testing.T) {
 	}
 }
 
-// TestMinPAtItsBorder: a token that is exactly so likely stays.
+// TestMinPAtItsBorder: min-p keeps a token with exactly the required probability.
 func TestMinPAtItsBorder(t *testing.T) {
 	s, seen := newSampler(Options{Temperature: 1, MinP: 1}), map[int32]bool{}
 	for range 100 {
@@ -135,8 +140,8 @@ func TestSeededSampling(t *testing.T) {
 	}
 }
 
-// TestLogitsThatAreNotFinite: NaN and +Inf anywhere are an error, −Inf is a
-// token that never comes.
+// TestLogitsThatAreNotFinite: NaN or +Inf among the logits is an error. A token with −Inf is never
+// drawn.
 func TestLogitsThatAreNotFinite(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	for _, bad := range []float64{math.NaN(), math.Inf(1)} {

@@ -10,11 +10,11 @@ import (
 
 // piece is a number of consecutive tokens that go through all layers together.
 type piece struct {
-	ids   []int32
-	last  bool // the piece ends the sequence so far, so its last token needs logits
-	step  layers.CacheStep
-	index device.Tensor
-	x, y  device.Tensor // (tokens, hidden) act: a layer's input and output
+	ids           []int32
+	last          bool // the piece ends the sequence so far, so its last token needs logits
+	step          layers.CacheStep
+	index, tokens device.Tensor // each token's row of the embedding rows, and its id
+	x, y          device.Tensor // (tokens, hidden) act: a layer's input and output
 
 	// For the current layer with experts: the state of its router on the device, and in the staging buffer the offset
 	// of each expert's (token, choice) pairs in the sorted list of all pairs.
@@ -28,7 +28,7 @@ func (d *decoder) stage(p *piece, l int, v schedule.Visit) error {
 	layout, tile := &d.o.Layout[l], d.tiles[l][v.Part]
 	v.Phase = schedule.Generate
 	x := layers.Launch{Stream: d.stream, Visit: v, Block: layout.Block, First: true, Last: true, In: layers.OnDevice(p.x), Out: layers.OnDevice(p.y), Workspace: d.ws,
-		MicroBatch: layers.MicroBatch{Tokens: p.step.Tokens, Pos: p.step.Pos, Index: p.index, UniqueRows: p.step.Tokens}, BatchTokens: p.step.Tokens,
+		MicroBatch: layers.MicroBatch{Tokens: p.step.Tokens, Pos: p.step.Pos, Index: p.index, IDs: p.tokens, UniqueRows: p.step.Tokens}, BatchTokens: p.step.Tokens,
 		Cached: p.step, Cache: d.caches[l], Logits: d.logits}
 	switch v.Stage {
 	case schedule.Embed:
@@ -43,7 +43,8 @@ func (d *decoder) stage(p *piece, l int, v schedule.Visit) error {
 		if !p.last {
 			return nil
 		}
-		x.In.Dev = p.x.Slice(p.x.Len-int64(d.o.Config.HiddenSize), int64(d.o.Config.HiddenSize))
+		h := int64(d.o.Config.HiddenSize)
+		x.In.Dev = p.x.Slice(int64(p.step.Tokens-1)*h, h)
 	}
 	x.Experts = p.experts
 	if v.Weighs() {
@@ -61,10 +62,11 @@ func (d *decoder) stage(p *piece, l int, v schedule.Visit) error {
 
 // bringRows enqueues a copy of the embedding rows of the piece's tokens to the device and returns them there.
 func (d *decoder) bringRows(p *piece) device.Tensor {
-	bytes := p.y.Mem().Bytes
+	n := int64(p.step.Tokens) * int64(d.o.Config.HiddenSize)
+	bytes := n * d.o.Act.Size()
 	d.o.Store.Layers[0].GatherRows(d.staging[:bytes], 0, p.ids)
 	d.stream.CopyH2D(d.rows.Mem().Slice(0, bytes), d.staging[:bytes])
-	return d.rows.Slice(0, p.y.Len)
+	return d.rows.Slice(0, n)
 }
 
 // bringOffsets copies to the host how many of the piece's tokens each expert gets, and waits for the copy. parts is the

@@ -257,7 +257,8 @@ type LogitKeys struct {
 	SuppressTokens    []int32  `json:"suppress_tokens"`
 }
 
-// addTo sets fields of g from k. Where k has no value, it takes the value of file.
+// addTo sets the fields of g from k, the keys of the command line. A key that k lacks gets the
+// value of file, the keys of generation_config.json.
 func (k LogitKeys) addTo(g *Options, file LogitKeys) {
 	g.RepetitionPenalty = valueOf(cmp.Or(k.RepetitionPenalty, file.RepetitionPenalty))
 	g.MinP = valueOf(cmp.Or(k.MinP, file.MinP))

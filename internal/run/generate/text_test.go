@@ -14,7 +14,7 @@ import (
 	"mt/model"
 )
 
-// TestTurnsAreBounded: what is no line for a person ends the chat and says why.
+// TestTurnsAreBounded: a line longer than maxTurn ends the chat with an error that says so.
 func TestTurnsAreBounded(t *testing.T) {
 	lines := readLines(strings.NewReader("hello\n" + strings.Repeat("x", maxTurn+1)))
 	if said := <-lines; said.text != "hello" || said.err != nil {
@@ -25,9 +25,8 @@ func TestTurnsAreBounded(t *testing.T) {
 	}
 }
 
-// TestStops: a text ends at every token that the tokenizer, config.json and
-// generation_config.json name, and a file that says it in no way that is known is
-// an error.
+// TestStopTokens: a text ends at each end-of-sequence token of the tokenizer, config.json and
+// generation_config.json. A generation_config.json with another form of eos_token_id is an error.
 func TestStopTokens(t *testing.T) {
 	for content, want := range map[string]any{
 		"":                          []int32{0, 7},
@@ -54,7 +53,8 @@ func TestStopTokens(t *testing.T) {
 	}
 }
 
-// TestGenerationConfig: keys that change an answer are named, with the flags that do what they ask for where there are any.
+// TestGenerationConfig: notes name the keys of generation_config.json that change an answer and
+// that mt does not obey, and the flags of mt generate with the same effect.
 func TestGenerationConfig(t *testing.T) {
 	for content, want := range map[string]string{
 		`{"do_sample": false, "repetition_penalty": 1.05, "suppress_tokens": [1], "min_new_tokens": 3, "num_beams": 1, "bad_words_ids": [], "temperature": 0.5, "min_p": 0.1}`: "",
@@ -78,8 +78,8 @@ func TestGenerationConfig(t *testing.T) {
 	}
 }
 
-// TestLogitKeys: a key of generation_config.json is obeyed, a flag replaces it, and a value that cannot be obeyed is an error
-// that names the file, the key and the value.
+// TestLogitKeys: mt obeys the keys of LogitKeys in generation_config.json, and a flag replaces a
+// key. A value out of range is an error that names the file, the key and the value.
 func TestLogitKeys(t *testing.T) {
 	none := LogitKeys{RepetitionPenalty: new(1.0), MinP: new(0.0), MinNewTokens: new(0), SuppressTokens: []int32{}}
 	for _, c := range []struct {

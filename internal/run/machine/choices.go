@@ -69,7 +69,8 @@ func (t timedFiles) read(p cuda.Platform) (map[string][8]uint64, error) {
 	return f.Shapes, nil
 }
 
-// Load implements cuda.Store.
+// Load implements cuda.Store. It returns the algorithms kept for the platform p, by shape. If the
+// file cannot be read, it returns a note instead.
 func (t timedFiles) Load(p cuda.Platform) (kept map[string][8]uint64, note string) {
 	kept, err := t.read(p)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +79,8 @@ func (t timedFiles) Load(p cuda.Platform) (kept map[string][8]uint64, note strin
 	return kept, ""
 }
 
-// Keep implements cuda.Store.
+// Keep implements cuda.Store. It adds the algorithm for one shape, as the words of cuBLASLt's
+// structure, to the platform's file.
 func (t timedFiles) Keep(p cuda.Platform, shape string, words [8]uint64) error {
 	f := timedFile{Platform: p, Shapes: map[string][8]uint64{}}
 	if before, err := t.read(p); err == nil {

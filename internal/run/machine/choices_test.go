@@ -12,7 +12,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestTimedFiles: what is kept is loaded again, by its platform alone; a file that cannot be read is passed over with a note.
+// TestTimedFiles: algorithms that Keep writes are loaded again, but only for the same platform. A
+// file that cannot be read is ignored with a note.
 func TestTimedFiles(t *testing.T) {
 	files := timedFiles{filepath.Join(t.TempDir(), "made", "when needed")}
 	p := cuda.Platform{Device: "GPU X-1", Driver: 12, CuBLASLt: 13}
@@ -46,7 +47,7 @@ func TestTimedFiles(t *testing.T) {
 	}
 }
 
-// TestWhatIsFound: the line says why a GPU cannot be used, else what it is.
+// TestWhatIsFound: the line about a GPU says why it cannot be used, or what it is.
 func TestWhatIsFound(t *testing.T) {
 	for want, c := range map[string]CUDA{
 		"not usable: no driver answers":                                {Problem: "no driver answers", Device: "X"},

@@ -22,7 +22,7 @@ var emulator func() (cudart.Symbols, func() error, error)
 // Emulated reports whether device: cuda is an emulator in this build.
 func Emulated() bool { return emulator != nil }
 
-// Search looks for CUDA's libraries on this machine. Tests replace it by a search that finds none.
+// Search looks for CUDA's libraries on this machine. Tests set another function, which finds none.
 var Search = func() cudart.Found { return cudart.Find(cudart.ThisMachine()) }
 
 // GPU is the access to the GPUs of this machine, or of the emulator, before one of them is opened.
@@ -41,8 +41,8 @@ type GPU struct {
 	open    *atomic.Int32           // open emulated devices; closing the last one ends the emulator
 }
 
-// FindGPU returns the access to the GPUs of the first of these that exists: the given symbols, which replace CUDA's
-// functions; the emulator, in a build with the tag emu; CUDA's libraries on this machine.
+// FindGPU returns the access to the GPUs. Non-nil symbols replace CUDA's functions. Otherwise
+// FindGPU uses the emulator in a build with the tag emu, or CUDA's libraries on this machine.
 func FindGPU(symbols cudart.Symbols) GPU {
 	if symbols != nil {
 		return GPU{symbols: symbols}
@@ -79,7 +79,8 @@ func (g *GPU) TimeProducts(dir string) {
 	g.choices = cuda.NewChoices(true, store)
 }
 
-// TellPinning sets f for devices opened later. They call f with the bytes of host memory pinned so far and in total.
+// TellPinning sets f for devices that are opened later. While they pin host memory, they call f
+// with the bytes pinned so far and in total, for a progress display.
 func (g *GPU) TellPinning(f func(done, total int64)) { g.pinning = f }
 
 // TellHang sets f for devices opened later. They call f, on a separate goroutine, when enqueued work does not end.
@@ -161,7 +162,7 @@ type Options struct {
 	TimedMatMul bool
 	// Hang is called when work of a GPU does not end; nil: a note on standard error.
 	Hang func(text string)
-	// For the CPU.
+	// Threads and Unified are for the CPU only.
 	Threads int  // computing goroutines; 0: one per core
 	Unified bool // compute on host memory in place
 	// LinkLimit caps the copies of the CPU device in bytes per second, each way; 0: no limit.
@@ -234,7 +235,8 @@ func CloseAll(devs []device.Device) error {
 	return errors.Join(errs...)
 }
 
-// gpuDevice is the interface of package cuda's devices.
+// gpuDevice has all methods of package cuda's devices. An emulated device embeds one and so keeps
+// all methods.
 type gpuDevice interface {
 	device.Device
 	Notes() []string

@@ -41,8 +41,8 @@ func TestGPUState(t *testing.T) {
 	}
 }
 
-// A build with the tag emu has an emulator for a GPU: closing the device ends it
-// and tells what it found wrong, and so does an Open that fails.
+// TestEmulatorEndsWithItsDevice: in a build with the tag emu, closing the device ends the emulator
+// and returns the wrong calls that it found. An Open that fails does the same.
 func TestEmulatorEndsWithItsDevice(t *testing.T) {
 	wrong := errors.New("a call was wrong")
 	before := emulator
@@ -90,7 +90,8 @@ func TestOrdinal(t *testing.T) {
 	}
 }
 
-// All GPUs are opened, or as many as are asked for. An open that fails ends the emulator only when no device of it is open.
+// TestOpenAll: OpenAll opens all GPUs, or as many as requested. If one of them does not open, the
+// emulator ends only after no device on it is open.
 func TestOpenAll(t *testing.T) {
 	before := emulator
 	t.Cleanup(func() { emulator = before })
@@ -151,7 +152,7 @@ func TestWithoutCUDA(t *testing.T) {
 	}
 }
 
-// TestUnderWSL: WSL is known by the device of its GPU.
+// TestUnderWSL: underWSL detects WSL by the file of its GPU device.
 func TestUnderWSL(t *testing.T) {
 	there := filepath.Join(t.TempDir(), "dxg")
 	testkit.NoError(t, os.WriteFile(there, nil, 0o600))

@@ -10,7 +10,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// lacking is a device without streams, or with a limited number of events.
+// lacking is a device on which no stream can be created, or only a limited number of events.
 type lacking struct {
 	device.Device
 	noStream bool
@@ -33,8 +33,8 @@ func (l *lacking) NewEvent() (device.Event, error) {
 	return l.Device.NewEvent()
 }
 
-// TestMatMulRate: products become smaller until they fit, down to an eighth of the rows; an error is told, and memory comes
-// back.
+// TestMatMulRate: if matrices do not fit in memory, smaller ones are measured, down to an eighth of
+// the rows. Errors are returned, and all memory is freed.
 func TestMatMulRate(t *testing.T) {
 	dev := testkit.Must(cpu.New(cpu.Options{Threads: 1, MemoryLimit: 3 * 4 * 32 * 32}))(t)
 	for most, fits := range map[int]bool{32: true, 64: true, 256: true, 1024: false} {

@@ -222,7 +222,8 @@ func (in *Inputs) Share(bytes int64) int64 {
 	return bytes / int64(n)
 }
 
-// takeProfile makes the plan for the machine m, which has a profile, instead of for this machine.
+// takeProfile makes the plan use the profile m of a machine, which the user named with --gpu,
+// instead of this machine.
 func (p *choosing) takeProfile(m *rates.Machine) error {
 	c, gib := p.Config, float64(1<<30)
 	p.Profile, p.Integrated = m, m.Device.Integrated

@@ -16,8 +16,8 @@ import (
 	"mt/plan/rates"
 )
 
-// TestRatesOfGivenCards: rates that lack a dtype are named by the flag that gave them, which does not go
-// together with the key.
+// TestRatesOfGivenCards: if a GPU given by --gpu lacks a rate for the compute dtype, the error
+// names this flag. --gpu and the key device_rates exclude each other.
 func TestRatesOfGivenCards(t *testing.T) {
 	m := &rates.Machine{More: make([]rates.Card, 1)}
 	for key, says := range map[string]string{"auto": "--gpu: no rate of products in bf16", "h100": "leave out one of the two"} {
@@ -37,8 +37,8 @@ type named struct {
 
 func (n named) Name() string { return n.name }
 
-// TestRatesByName: GPUs that differ are weighed by the profiles of their names; where mt has none of one, or
-// all are alike, they count as equally fast.
+// TestRatesByName: GPUs with different names get work in proportion to the rates in their profiles.
+// If mt has no profile of one of them, or if all are alike, they count as equally fast.
 func TestRatesByName(t *testing.T) {
 	for _, tc := range []struct {
 		names []string
@@ -65,7 +65,8 @@ func TestRatesByName(t *testing.T) {
 	}
 }
 
-// TestOneMemoryOfAProfile: the GPUs that mt knows to be integrated are planned for with one budget.
+// TestOneMemoryOfAProfile: a plan for the profile of an integrated GPU has one memory budget for
+// host and device.
 func TestOneMemoryOfAProfile(t *testing.T) {
 	for name, integrated := range map[string]bool{"gb10": true, "gh200": false} {
 		m := testkit.Must(rates.Find(name))(t)
@@ -80,7 +81,7 @@ func TestOneMemoryOfAProfile(t *testing.T) {
 	}
 }
 
-// TestCompareTokensOfNone: models without a tokenizer have no tokens to compare.
+// TestCompareTokensOfNone: models without a tokenizer are compared without a note.
 func TestCompareTokensOfNone(t *testing.T) {
 	j := &opening{}
 	if j.compareTokens(&Model{}); len(j.Notes) > 0 {
@@ -88,20 +89,21 @@ func TestCompareTokensOfNone(t *testing.T) {
 	}
 }
 
-// TestFullCacheDisk: where the token cache has no room, the key that moves it is
-// named.
+// TestFullCacheDisk: if the disk of the token cache is full, the error names the key cache_dir,
+// which moves the cache.
 func TestFullCacheDisk(t *testing.T) {
 	j := &opening{Inputs: Inputs{Config: parsed(t, "")}}
 	err := j.dataError("eval_dataset", &os.PathError{Op: "write", Path: "/cache/x.part", Err: syscall.ENOSPC})
 	refused(t, err, false, "eval_dataset: token cache: write /cache/x.part: no space left on device: ", "set cache_dir to a folder on another disk")
 }
 
-// crowd is a World of several ranks without communication.
+// crowd stands for a World of several ranks; only its size is used.
 type crowd struct{ cluster.World }
 
 func (crowd) Size() int { return 3 }
 
-// TestTimedRefused: ranks, and devices that differ, would each choose by their own times.
+// TestTimedRefused: matmul: timed is refused for several ranks and for devices of different kinds,
+// since each would choose algorithms by its own times.
 func TestTimedRefused(t *testing.T) {
 	c := parsed(t, "device: cuda\nmatmul: timed\n")
 	together := &choosing{opening: &opening{Inputs: Inputs{Config: c, Ranks: &ranks.Group{World: crowd{}}}}}
@@ -120,14 +122,15 @@ func TestTimedRefused(t *testing.T) {
 	}
 }
 
-// parsed is a configuration with more keys.
+// parsed returns a configuration with the keys extra.
 func parsed(t *testing.T, extra string) *config.Config {
 	t.Helper()
 	c := testkit.Must(config.Parse("run.yaml", []byte("model: tiny\ndataset: x\n"+extra), config.Args{}))(t)
 	return c
 }
 
-// refused compares an error with what it must say.
+// refused fails unless err contains every text in want, and is a UsageError exactly if usage is
+// true.
 func refused(t *testing.T, err error, usage bool, want ...string) {
 	t.Helper()
 	if err == nil || config.IsUsage(err) != usage {

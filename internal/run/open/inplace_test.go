@@ -16,7 +16,8 @@ import (
 	"mt/plan/rates"
 )
 
-// boundGPU is a GPU that tells whether it uses host memory in place, or cannot.
+// boundGPU is a GPU that records whether it uses host memory in place. If cannot is set, InPlace
+// fails with it.
 type boundGPU struct {
 	device.Device
 	integrated, inPlace bool
@@ -33,8 +34,8 @@ func (b *boundGPU) InPlace(on bool) error {
 	return nil
 }
 
-// TestBindInPlace: GPUs use host memory in place if they must, or if all are integrated and read it as fast as their own;
-// otherwise none does.
+// TestBindInPlace: GPUs use host memory in place if they must, or if all are integrated and read
+// host memory as fast as memory of their own. Otherwise none of them does.
 func TestBindInPlace(t *testing.T) {
 	cannot, broken := errors.New("no way"), errors.New("broken")
 	for name, c := range map[string]struct {
@@ -72,7 +73,8 @@ func TestBindInPlace(t *testing.T) {
 	}
 }
 
-// TestBindOnPaper: a plan for a GPU that is not here takes the rates' word.
+// TestBindOnPaper: a plan for a GPU that is not in this machine chooses between weights in place
+// and copied weights by the rates in the GPU's profile.
 func TestBindOnPaper(t *testing.T) {
 	for name, c := range map[string]struct {
 		device    string
@@ -111,7 +113,8 @@ func TestBindOnPaper(t *testing.T) {
 	}
 }
 
-// TestReadRates: an integrated GPU's reads are measured; without memory to measure with there are none.
+// TestReadRates: the rate at which an integrated GPU reads host memory is measured. If memory is
+// too short for the measurement, the rates are 0.
 func TestReadRates(t *testing.T) {
 	drv := emu.New(emu.Options{Integrated: true})
 	testkit.Close(t, drv)

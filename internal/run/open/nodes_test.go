@@ -9,7 +9,8 @@ import (
 	"mt/host"
 )
 
-// refusing is a system with four processors that lets no memory be placed.
+// refusing fakes the system calls for NUMA. It has four processors and refuses every request to
+// place memory on a node.
 type refusing struct{}
 
 func (refusing) Affinity() ([]int, error) { return []int{0, 1, 2, 3}, nil }

@@ -50,7 +50,7 @@ type Inputs struct {
 
 	Act     device.DType
 	Unified bool
-	// Integrated: the GPU has no memory of its own, and its memory counts as the host's.
+	// Integrated says that the GPU has no memory of its own. Its memory then counts as the host's.
 	Integrated    bool
 	Devices       []device.Device   // GPUs by lane; nil: the CPU, or only a plan
 	Lanes         int               // number of devices
@@ -79,7 +79,7 @@ type Asks struct {
 	HeldOut      bool         // dataset is for evaluation: take the held-out split of a directory with splits
 }
 
-// opening is an Inputs while it is being filled, together with what the caller asked for.
+// opening is an Inputs whose fields are still being set, together with the caller's request (a).
 type opening struct {
 	Inputs
 	a Asks

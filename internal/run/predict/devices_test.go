@@ -14,7 +14,8 @@ import (
 	"mt/plan/rates"
 )
 
-// TestPassingBetweenDevicesThatDiffer: what passes between two devices goes directly if both copy to others.
+// TestPassingBetweenDevicesThatDiffer: activations are predicted to go directly between two devices
+// if both have a peer rate, and otherwise through the host.
 func TestPassingBetweenDevicesThatDiffer(t *testing.T) {
 	for want, peers := range map[string][]float64{throughHost: {20, 0, 0}, partly: {0, 20, 30}, directly: {20, 20, 30}} {
 		m := &rates.Machine{Link: rates.Link{Peer: peers[0]}}
@@ -28,7 +29,8 @@ func TestPassingBetweenDevicesThatDiffer(t *testing.T) {
 	}
 }
 
-// TestFasterLinks: copies between devices are twice as fast where they go over the links.
+// TestFasterLinks: doubling the rates of host links also doubles the copies between devices, unless
+// those use wires of their own.
 func TestFasterLinks(t *testing.T) {
 	m := &rates.Machine{Link: rates.Link{Up: 10, Peer: 8}, More: []rates.Card{{Link: rates.Link{Up: 20, Peer: 100, Wires: true}}}}
 	f := fasterLinks(m)
@@ -37,8 +39,8 @@ func TestFasterLinks(t *testing.T) {
 	}
 }
 
-// TestScalingInWords: a speedup that is not known is not shown, and no more is said of the host than is
-// known.
+// TestScalingInWords: the table shows no speedup that is unknown, and the text says only what was
+// predicted about the host as a limit.
 func TestScalingInWords(t *testing.T) {
 	p := &Predicted{Step: 1, TokensPerSecond: 2}
 	s := &scaling{Counts: []scaled{{Devices: 1, Swept: Swept{What: "1", Problem: "too little memory"}}, {Devices: 2, Swept: Swept{What: "2", Predicted: p}, Limit: "links"}}}
@@ -49,7 +51,8 @@ func TestScalingInWords(t *testing.T) {
 	}
 }
 
-// TestDepthsAgainstPassage: more activation slots are tried where devices wait for each other.
+// TestDepthsAgainstPassage: if devices wait for each other's activations, more activation slots are
+// tried.
 func TestDepthsAgainstPassage(t *testing.T) {
 	tried := depths(plan.Request{}, actors.StallPassage)
 	if len(tried) == 0 || !strings.HasPrefix(tried[0].what, "activation_slots: ") {
@@ -57,7 +60,8 @@ func TestDepthsAgainstPassage(t *testing.T) {
 	}
 }
 
-// TestPredictedDisks: what a prediction says of disks, from made-up times.
+// TestPredictedDisks: a prediction with invented times gives the expected share of disk time that
+// is hidden, and the expected life of the disk in steps.
 func TestPredictedDisks(t *testing.T) {
 	p := &Prediction{Report: actors.StepReport{Elapsed: time.Second, DiskRead: 3e9, DiskWritten: 2e9}}
 	p.Use[virtual.Disk], p.Report.Stall[actors.StallDisk] = 0.8, 200*time.Millisecond

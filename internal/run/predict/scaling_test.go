@@ -82,7 +82,7 @@ func TestScaling(t *testing.T) {
 	}
 }
 
-// TestChange: a change that rounds to nothing has no minus.
+// TestChange: a relative change that rounds to zero prints as +0 %, without a minus.
 func TestChange(t *testing.T) {
 	for part, want := range map[float64]string{0: "+0 %", -0.004: "+0 %", 0.004: "+0 %", -0.006: "-1 %", 0.25: "+25 %"} {
 		if got := change(part); got != want {

@@ -16,7 +16,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// asGroup has f play each of n ranks, whose errors it returns.
+// asGroup runs f on n ranks in this process, each with its Group, and returns the ranks' errors.
 func asGroup(t *testing.T, n int, b settings.Heartbeat, f func(*Group) error) []error {
 	t.Helper()
 	errs := make([]error, n)
@@ -40,7 +40,8 @@ func asGroup(t *testing.T, n int, b settings.Heartbeat, f func(*Group) error) []
 	return errs
 }
 
-// TestGroupEnds: whatever becomes of each rank, all end, with one error that names whom it is of.
+// TestGroupEnds: for every combination of endings, all ranks end with one error, and it names the
+// ranks from which it comes.
 func TestGroupEnds(t *testing.T) {
 	usage, broken := config.Usagef("run.yaml:3:1: what is this"), errors.New("the disk is full")
 	resumable := fmt.Errorf("%w (so)", settings.ErrResumable)
@@ -92,7 +93,7 @@ func TestGroupEnds(t *testing.T) {
 	}
 }
 
-// only is err on one rank.
+// only returns a function that returns err on the given rank and nil on the others.
 func only(rank int, err error) func(int) error {
 	return func(r int) error {
 		if r == rank {
@@ -102,8 +103,8 @@ func only(rank int, err error) func(int) error {
 	}
 }
 
-// TestGroupAborts: a rank that cannot go on while the others wait for something else ends the run
-// for all.
+// TestGroupAborts: a rank fails while the others wait in an exchange that it never joins. The run
+// is then aborted on all ranks with its error.
 func TestGroupAborts(t *testing.T) {
 	late := make(chan time.Time)
 	close(late)

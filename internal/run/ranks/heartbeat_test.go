@@ -12,8 +12,8 @@ import (
 	"mt/internal/run/settings"
 )
 
-// wires carry bytes between ranks as a network does: what one sends arrives, whatever the others
-// do.
+// wires carries bytes between ranks like a network: a byte that one rank sends arrives even if
+// other ranks do nothing.
 type wires struct {
 	carried [][]chan byte // from, to
 	done    atomic.Int64  // operations that are complete
@@ -29,7 +29,7 @@ func newWires(n int) *wires {
 	return w
 }
 
-// close lets those who still wait for a byte have one.
+// close ends the wires: every receiver that still waits gets a byte.
 func (w *wires) close() {
 	for _, row := range w.carried {
 		for _, c := range row {
@@ -38,7 +38,7 @@ func (w *wires) close() {
 	}
 }
 
-// end is a rank's end of the wires.
+// end is one rank's communicator over wires.
 type end struct {
 	cluster.Comm
 	*wires
@@ -64,8 +64,8 @@ func (e end) AllToAllV(send []byte, sends []int, recv []byte, receives []int, do
 	}()
 }
 
-// inTime is a heartbeat whose rounds follow each other at once and that nothing is too late for, until
-// late is closed.
+// inTime returns a heartbeat whose rounds follow each other without pause. No sign of life is late
+// until the channel late is closed; then all missing ones are.
 func inTime(late <-chan time.Time) settings.Heartbeat {
 	now := make(chan time.Time)
 	close(now)
@@ -77,7 +77,8 @@ func inTime(late <-chan time.Time) settings.Heartbeat {
 	}}
 }
 
-// TestHeartbeatNamesTheSilent: the ranks that go on name the one that does not, and no other.
+// TestHeartbeatNamesTheSilent: if one rank stops sending signs of life, the others report this rank
+// and no other.
 func TestHeartbeatNamesTheSilent(t *testing.T) {
 	const n, silent = 4, 2
 	w, worlds := newWires(n), cluster.LocalWorlds(n, cluster.LocalOptions{})
@@ -97,7 +98,7 @@ func TestHeartbeatNamesTheSilent(t *testing.T) {
 	}
 	beats[silent].quit()
 	<-beats[silent].ended
-	// The others come to a round in which nothing moves any more.
+	// Wait until the other ranks are blocked in a round that cannot complete.
 	for was := int64(-1); was != w.done.Load(); {
 		was = w.done.Load()
 		time.Sleep(20 * time.Millisecond)
@@ -114,7 +115,7 @@ func TestHeartbeatNamesTheSilent(t *testing.T) {
 	w.close()
 }
 
-// counted counts operations that are begun.
+// counted is a communicator that counts the operations that begin on it.
 type counted struct {
 	cluster.Comm
 	begun *atomic.Int64
@@ -126,8 +127,8 @@ func (c counted) AllToAllV(send []byte, sends []int, recv []byte, receives []int
 	c.Comm.AllToAllV(send, sends, recv, receives, done)
 }
 
-// TestHeartbeatStops: a heartbeat goes on until all ranks have stopped it, and then ends on each, with
-// nothing under way.
+// TestHeartbeatStops: a heartbeat continues until all ranks have stopped it. It then ends on each
+// rank, and no operation is in progress.
 func TestHeartbeatStops(t *testing.T) {
 	const n = 3
 	worlds := cluster.LocalWorlds(n, cluster.LocalOptions{Seed: 3})

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestCurve: the picture has every loss that is logged, of training and held out, and
-// the learning rates.
+// TestCurve: the chart of metrics.jsonl has every logged training loss, every held-out loss and
+// every learning rate. Many losses also get a smoothed line.
 func TestCurve(t *testing.T) {
 	c, ok := curve([]byte(`{"step":1,"loss":4.5,"lr":0.1}
 {"step":2,"loss":null,"lr":0.2}
@@ -41,7 +41,7 @@ func TestCurve(t *testing.T) {
 	}
 }
 
-// TestTrail: a long run's losses become means, and none is forgotten.
+// TestTrail: a lossHistory of a long run consists of means that cover all its steps.
 func TestTrail(t *testing.T) {
 	var r lossHistory
 	if r.add(5); r.spark() != "" {

@@ -23,8 +23,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// madeUpMeter is a meter of 10 steps on a machine of 8 TFLOP/s, with 1 GFLOP a
-// token, a quarter of them computed again, and 1 MFLOP a pair.
+// madeUpMeter returns a meter of a run of 10 steps on an invented machine with 8 TFLOP/s. A token
+// costs 1 GFLOP, of which a quarter is recomputed, and an attention pair costs 1 MFLOP. from has
+// the sums since the last logged step.
 func madeUpMeter(from checkpoint.LogWindow) *Meter {
 	return &Meter{maxSteps: 10, PeakFLOPS: 8e12, Window: from, products: func() int64 { return 0 }, groups: func(float64) map[string]float64 { return nil },
 		epoch: func(step int) float64 { return float64(step) / 4 },
@@ -45,8 +46,8 @@ func madeUpMeter(from checkpoint.LogWindow) *Meter {
 		}}
 }
 
-// TestMetricsOfMadeUpTimes: every number of a line, from times and counts that a
-// reader can check by head. Means are over the window; a line ends it.
+// TestMetricsOfMadeUpTimes: every number in a metrics line is as expected for invented times and
+// counts, which a reader can check by hand. Means cover the steps since the line before.
 func TestMetricsOfMadeUpTimes(t *testing.T) {
 	nan := math.NaN()
 	reports := []actors.StepReport{
@@ -133,7 +134,8 @@ func TestMetricsOfMadeUpTimes(t *testing.T) {
 	}
 }
 
-// TestGlance: the machine is asked once a second, however short steps are.
+// TestGlance: the machine's memory figures are read at most once a second, even if steps are
+// shorter.
 func TestGlance(t *testing.T) {
 	asked, now := 0, time.Unix(1, 0)
 	g := &glance{clock: func() time.Time { return now }, look: func() host.Machine { asked++; return host.Machine{Cached: int64(asked)} }}
@@ -145,7 +147,7 @@ func TestGlance(t *testing.T) {
 	}
 }
 
-// TestETALooksAtTheLastSteps: what a step took long ago says nothing of what is left.
+// TestETALooksAtTheLastSteps: the estimate of the remaining time uses only the most recent steps.
 func TestETALooksAtTheLastSteps(t *testing.T) {
 	m := madeUpMeter(checkpoint.LogWindow{})
 	m.maxSteps = etaSteps + 5
@@ -162,7 +164,7 @@ func TestETALooksAtTheLastSteps(t *testing.T) {
 	}
 }
 
-// checkBoard compares what TensorBoard shows with a line.
+// checkBoard fails unless the numbers for TensorBoard equal those of the metrics line.
 func checkBoard(t *testing.T, m StepMetrics, line []byte) {
 	t.Helper()
 	var want map[string]any
@@ -182,8 +184,9 @@ func checkBoard(t *testing.T, m StepMetrics, line []byte) {
 	}
 }
 
-// TestWindowsOfCheckpoints: the window of a step that is being saved is that
-// step's, however far the run is; one that nobody announced is the last step's.
+// TestWindowsOfCheckpoints: Take returns the sums after the step that is being saved, even if later
+// steps were reported. For a step that was not announced as saved, it returns the sums after the
+// last reported step.
 func TestWindowsOfCheckpoints(t *testing.T) {
 	var w Windows
 	at := func(step int) checkpoint.LogWindow { return checkpoint.LogWindow{Steps: step, Tokens: 1, Loss: 2} }
@@ -200,7 +203,7 @@ func TestWindowsOfCheckpoints(t *testing.T) {
 	}
 }
 
-// TestMetricsAreDocumented: docs/metrics.md has every field of a line, and no other.
+// TestMetricsAreDocumented: docs/metrics.md lists every field of a metrics line, and no other.
 func TestMetricsAreDocumented(t *testing.T) {
 	raw := testkit.Must(os.ReadFile("../../../docs/metrics.md"))(t)
 	documented := map[string]bool{}
@@ -222,8 +225,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestLogWithHoles: lines that are not JSON, such as a disk that lost power leaves, are
-// removed however long they are.
+// TestLogWithHoles: opening the log removes lines that are not JSON, however long. A disk that lost
+// power leaves such lines.
 func TestLogWithHoles(t *testing.T) {
 	name := filepath.Join(t.TempDir(), settings.MetricsFile)
 	first, last := `{"step":1}`+"\n", `{"step":2,"eval_loss":1.5,"eval_tokens":7}`+"\n"

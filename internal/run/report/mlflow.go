@@ -192,12 +192,12 @@ func mlflowName(of string) string {
 	return strings.ReplaceAll(of, "/", "_")
 }
 
-// Close implements Sink.
+// Close implements Sink. It tells the server how the run ended.
 func (s *MLflow) Close(ctx context.Context, status EndStatus) error {
 	return s.c.call(ctx, http.MethodPost, "runs/update", map[string]any{"run_id": s.id, "status": string(status), "end_time": time.Now().UnixMilli()}, nil)
 }
 
-// timeout is the longest duration of a request.
+// timeout is the longest duration of one request to the server.
 const timeout = 20 * time.Second
 
 // mlflowClient sends requests to a server.

@@ -17,7 +17,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// server is an MLflow server that remembers what it was asked, and answers as it is told.
+// server is a fake MLflow server. It records the requests (asked) and answers with the texts in
+// answers.
 type server struct {
 	asked   []string
 	answers map[string]string // by path; "404 CODE" and the like are errors
@@ -44,7 +45,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// serve starts s and points the environment to it, without anything else of MLflow's.
+// serve starts s and sets MLFLOW_TRACKING_URI to its address. It clears MLflow's other environment
+// variables.
 func serve(t *testing.T, s *server) {
 	t.Helper()
 	h := httptest.NewServer(s)
@@ -57,8 +59,8 @@ func serve(t *testing.T, s *server) {
 
 const madeRun = `{"run":{"info":{"run_id":"r1"}}}`
 
-// TestMLflowRun: a new run is made in its experiment, with its configuration, its numbers and
-// its end.
+// TestMLflowRun: a new run is created in its experiment, and the server gets its configuration, its
+// numbers and its end.
 func TestMLflowRun(t *testing.T) {
 	s := &server{answers: map[string]string{"runs/create": madeRun, "experiments/get-by-name": "404 RESOURCE_DOES_NOT_EXIST", "experiments/create": "{}"}}
 	serve(t, s)
@@ -88,8 +90,8 @@ func TestMLflowRun(t *testing.T) {
 	}
 }
 
-// TestMLflowResumedRun: a run that the server has goes on; where it has it no more a new one
-// begins, with a note.
+// TestMLflowResumedRun: a run that the server knows is continued. If the server no longer has it, a
+// new run begins with a note.
 func TestMLflowResumedRun(t *testing.T) {
 	s := &server{answers: map[string]string{"runs/create": madeRun}}
 	serve(t, s)
@@ -108,7 +110,7 @@ func TestMLflowResumedRun(t *testing.T) {
 	}
 }
 
-// TestMLflowLimits: no request has more metrics than the server takes.
+// TestMLflowLimits: no request has more metrics than the server accepts at once.
 func TestMLflowLimits(t *testing.T) {
 	s := &server{answers: map[string]string{"runs/create": madeRun}}
 	serve(t, s)
@@ -136,7 +138,8 @@ func TestMLflowLimits(t *testing.T) {
 	}
 }
 
-// TestMLflowWays: which answers are worth another try.
+// TestMLflowWays: errors of the server are told apart: some are a Refusal, which is permanent, and
+// after others the queue sends again.
 func TestMLflowWays(t *testing.T) {
 	s := &server{answers: map[string]string{"runs/create": madeRun}}
 	serve(t, s)
@@ -151,7 +154,8 @@ func TestMLflowWays(t *testing.T) {
 	}
 }
 
-// TestMLflowCheck: what is wrong with the server, or the way to it, is said, and a secret is not.
+// TestMLflowCheck: CheckMLflow's error says what is wrong with the server or the connection,
+// without any password or token.
 func TestMLflowCheck(t *testing.T) {
 	s := &server{answers: map[string]string{}}
 	serve(t, s)
@@ -181,8 +185,8 @@ func TestMLflowCheck(t *testing.T) {
 	}
 }
 
-// TestMLflowInsecureTLS: a certificate that nobody vouches for is accepted only where the environment asks for it, and each
-// request is bounded in time.
+// TestMLflowInsecureTLS: a self-signed certificate is accepted only with
+// MLFLOW_TRACKING_INSECURE_TLS. Each request has a time limit.
 func TestMLflowInsecureTLS(t *testing.T) {
 	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }))
 	h.Config.ErrorLog = nil
@@ -200,7 +204,8 @@ func TestMLflowInsecureTLS(t *testing.T) {
 	}
 }
 
-// TestMLflowLongRefusal: the text of a refusal is cut after 300 bytes, between characters.
+// TestMLflowLongRefusal: the text of a server's error is cut after 300 bytes, at a character
+// boundary.
 func TestMLflowLongRefusal(t *testing.T) {
 	for text, want := range map[string]string{
 		strings.Repeat("a", 300):        strings.Repeat("a", 300),
@@ -214,7 +219,8 @@ func TestMLflowLongRefusal(t *testing.T) {
 	}
 }
 
-// TestMLflowBrokenAnswer: an answer that ends too early is an error, which names the server.
+// TestMLflowBrokenAnswer: an answer that is shorter than its declared length gives an error that
+// names the server.
 func TestMLflowBrokenAnswer(t *testing.T) {
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
@@ -227,7 +233,8 @@ func TestMLflowBrokenAnswer(t *testing.T) {
 	}
 }
 
-// TestMLflowOpenRefused: without a server, or without the experiment, no run begins.
+// TestMLflowOpenRefused: without a server, or if the experiment cannot be read, OpenMLflow returns
+// an error and creates no run.
 func TestMLflowOpenRefused(t *testing.T) {
 	s := &server{answers: map[string]string{"runs/create": madeRun, "experiments/get-by-name": "403 PERMISSION_DENIED"}}
 	serve(t, s)

@@ -22,8 +22,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestStepFitsATerminal keeps the progress line of a long run on one line of
-// the usual 80 columns, with the loss and the ETA.
+// TestStepFitsATerminal: the progress line of a long run fits the usual 80 columns, with the loss
+// and the remaining time.
 func TestStepFitsATerminal(t *testing.T) {
 	m := StepMetrics{Step: 123456, MaxSteps: 200000, Loss: 12.3456, GradNorm: 1234.567, LR: 1e-5, TokPerS: 123456, WindowSteps: 10, EtaS: 99 * 3600}
 	for _, width := range []int{200, 80, 60} {
@@ -44,8 +44,8 @@ func TestStepFitsATerminal(t *testing.T) {
 	}
 }
 
-// TestProgressOfSlowWork: a quick check of a cache is not worth a line, a slow one is
-// worth one. So is slow pinning.
+// TestProgressOfSlowWork: checking a token cache or pinning memory prints a progress line only if
+// it is slow.
 func TestProgressOfSlowWork(t *testing.T) {
 	const total = 100 << 20
 	for _, tc := range []struct {

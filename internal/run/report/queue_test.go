@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// sink fails as often as it is told to, and then takes everything.
+// sink is a Sink that first fails with the errors in fail and then accepts all points.
 type sink struct {
 	mu      sync.Mutex
 	fail    []error
@@ -46,18 +46,18 @@ func (s *sink) Send(ctx context.Context, points []Point) error {
 
 func (s *sink) Close(_ context.Context, status EndStatus) error { s.status = status; return s.close }
 
-// atOnce is a clock on which no time passes.
+// atOnce is a clock for a Queue on which every pause ends immediately.
 func atOnce(time.Duration) <-chan time.Time {
 	c := make(chan time.Time, 1)
 	c <- time.Time{}
 	return c
 }
 
-// never is a clock that stands still.
+// never is a clock for a Queue on which no pause ends.
 func never(time.Duration) <-chan time.Time { return nil }
 
-// TestQueue: what a sink did not take it gets again, in order and once; what it refuses
-// is left out; there is one warning.
+// TestQueue: points that a sink failed to accept are sent again, in order and only once. Points
+// that it refuses are dropped. The user gets one warning.
 func TestQueue(t *testing.T) {
 	down := errors.New("connection refused")
 	for name, tc := range map[string]struct {
@@ -100,8 +100,8 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestLaterPoints: points that come when all others are sent are sent too, before the
-// queue is closed.
+// TestLaterPoints: points that are added after all earlier ones were sent are sent too, before
+// Close returns.
 func TestLaterPoints(t *testing.T) {
 	s := &sink{}
 	q := startQueue("mlflow", s, func(string) {}, atOnce)
@@ -117,7 +117,7 @@ func TestLaterPoints(t *testing.T) {
 	}
 }
 
-// TestSinkThatDoesNotEnd: a sink that cannot end the run is warned of.
+// TestSinkThatDoesNotEnd: if a sink fails to close its run, the user gets a warning.
 func TestSinkThatDoesNotEnd(t *testing.T) {
 	var warnings []string
 	q := startQueue("mlflow", &sink{close: errors.New("gone")}, func(text string) { warnings = append(warnings, text) }, atOnce)
@@ -127,15 +127,15 @@ func TestSinkThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// left is how many points wait.
+// left returns the number of points that wait to be sent.
 func (q *Queue) left() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.points)
 }
 
-// TestAbsentSink: nobody waits for a sink that takes nothing; what waits for it is
-// bounded, the newest are kept, and the end of the run says how much is lacking.
+// TestAbsentSink: a sink that accepts nothing blocks neither Add nor Close. The number of waiting
+// points is bounded, the newest are kept, and Close warns how many were lost.
 func TestAbsentSink(t *testing.T) {
 	s := &sink{hang: true, arrived: make(chan struct{})}
 	var mu sync.Mutex
@@ -158,8 +158,8 @@ func TestAbsentSink(t *testing.T) {
 	}
 }
 
-// TestDroppedMeanwhile: points that went for lack of room while others were sent are not
-// taken off twice.
+// TestDroppedMeanwhile: a full queue may drop points while they are being sent. They are not
+// removed a second time after the send.
 func TestDroppedMeanwhile(t *testing.T) {
 	q := &Queue{wake: make(chan struct{}, 1), closed: make(chan struct{})}
 	for i := range mostPoints {

@@ -86,7 +86,8 @@ func keepSamples(name string, step, prompts int) (kept []byte, last int, err err
 	return kept, last, nil
 }
 
-// Eval implements Observer. If SamplesFile cannot be written, the run adds a note and continues without the file.
+// Eval implements Observer. It appends the samples of an evaluation. If SamplesFile cannot be
+// written, the run adds a note and continues without the file.
 func (s *Samples) Eval(e Eval) {
 	if s.log == nil || e.Samples == nil {
 		return

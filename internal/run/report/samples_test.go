@@ -43,7 +43,8 @@ func TestKeptSamples(t *testing.T) {
 	}
 }
 
-// TestSamplesOfBefore: a run without prompts that begins anew removes the samples of the run before, and one that is resumed keeps them.
+// TestSamplesOfBefore: without prompts, a run from step 0 removes the samples file of an earlier
+// run in its directory. A resumed run keeps it.
 func TestSamplesOfBefore(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, settings.SamplesFile)

@@ -15,8 +15,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestFileIsAsTensorBoardReadsIt takes a file apart: a version record, then one
-// scalar, as TensorBoard's own reader accepts them.
+// TestFileIsAsTensorBoardReadsIt: an event file consists of the records that TensorBoard's reader
+// expects: first the file version, then one scalar.
 func TestFileIsAsTensorBoardReadsIt(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Unix(1700000000, 0)
@@ -56,15 +56,16 @@ func TestFileIsAsTensorBoardReadsIt(t *testing.T) {
 			t.Errorf("record %d:\n got %s\nwant %s", i, got, want[i])
 		}
 	}
-	// RFC 3720 B.4: the CRC32C of 32 zero bytes is 8a9136aa.
+	// RFC 3720, B.4, gives 8a9136aa as the CRC32C of 32 zero bytes. masked rotates it and adds a
+	// constant.
 	c := uint32(0x8a9136aa)
 	if got, want := masked(bytes.Repeat([]byte{0}, 32)), (c>>15|c<<17)+0xa282ead8; got != want {
 		t.Errorf("masked checksum %x, want %x", got, want)
 	}
 }
 
-// TestRunsOfOneSecond: a run that goes on in the second in which it was begun has a file of
-// its own, after the first in the order of names.
+// TestRunsOfOneSecond: a run that is resumed within the second in which it started gets an event
+// file of its own, whose name sorts behind the first.
 func TestRunsOfOneSecond(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 3 {
@@ -79,7 +80,7 @@ func TestRunsOfOneSecond(t *testing.T) {
 	}
 }
 
-// brittle is a file with a size limit. A write beyond the limit is truncated.
+// brittle is a file that accepts at most room bytes. A longer write is cut there and fails.
 type brittle struct {
 	io.Writer
 	room int
@@ -96,8 +97,8 @@ func (b *brittle) Write(p []byte) (int, error) {
 	return n, errFull
 }
 
-// TestFullDiskOfEvents: a record for which the disk has no room leaves nothing of itself, and a file
-// without even its first record does not stay.
+// TestFullDiskOfEvents: if the disk has no room for a record, no part of it stays in the event
+// file. If not even the first record fits, no file stays.
 func TestFullDiskOfEvents(t *testing.T) {
 	dir, now := t.TempDir(), time.Unix(1700000000, 0)
 	disk := &brittle{}

@@ -27,7 +27,7 @@ type Resolved struct {
 	Notes   []string       // for the user, once
 }
 
-// resolving is a Resolved under construction.
+// resolving is a Resolved whose fields are still being set.
 type resolving struct{ Resolved }
 
 func (r *resolving) note(format string, args ...any) {

@@ -10,7 +10,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestNoCheckpoint: what resume_from_checkpoint names that is no checkpoint of ours is told from an unfinished save.
+// TestNoCheckpoint: if resume_from_checkpoint names a directory that is no checkpoint of mt, the
+// error says what it is: an unfinished save, another trainer's checkpoint, and so on.
 func TestNoCheckpoint(t *testing.T) {
 	for want, all := range map[string]map[string]string{
 		"is a checkpoint of another trainer, such as Transformers'":                                                                      {"checkpoint-5/trainer_state.json": `{"global_step": 5, "log_history": [{"loss": NaN}]}`, "checkpoint-5/config.json": "{}"},

@@ -35,7 +35,8 @@ type Point struct {
 	Ended    bool // Dir holds the finished model and no state to resume
 
 	config []byte // YAML of the checkpoint's run
-	// end is the final state of a finished run whose model is in the output directory.
+	// end is the final state of a finished run whose model is in the output directory, but which
+	// left no checkpoint of its last step.
 	end   checkpoint.TrainerState
 	Local string // Dir's path on this rank
 	Sent  bool   // some ranks do not see Dir: rank 0 reads it and sends the others what they need

@@ -26,8 +26,9 @@ func TestTooWideHeads(t *testing.T) {
 	}
 }
 
-// TestOlderRun: a run whose configuration does not say them was computed by the portable kernels, in the order that
-// turns around.
+// TestOlderRun: the configuration of an old run may lack the keys for attention kernels and
+// micro-batch order. Such a run used the portable kernels and the zigzag order, which reverses the
+// micro-batches in every layer.
 func TestOlderRun(t *testing.T) {
 	older := config.Default()
 	fillOlder(older)

@@ -14,7 +14,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestBests: what counts as an improvement, and when that is enough.
+// TestBests: a lower loss counts as an improvement, and the run stops early after as many
+// evaluations without one as patience says.
 func TestBests(t *testing.T) {
 	nan := math.NaN()
 	for _, tc := range []struct {

@@ -15,8 +15,8 @@ import (
 	"mt/internal/run/settings"
 )
 
-// recorder is a device that reports the algorithms of cuBLASLt with which it computes matrix products. It can also use
-// recorded ones again.
+// recorder is a GPU device that reports which algorithm of cuBLASLt computes each shape of matrix
+// product. It can also use algorithms that an earlier run has recorded.
 type recorder interface {
 	Algorithms() []cuda.Algorithm
 	ResumeAlgorithms(recorded map[string][8]uint64)

@@ -31,7 +31,8 @@ type Saver struct {
 	older   bool       // an older checkpoint is kept until the step after the last save has a finite loss
 }
 
-// Open implements actors.Saver.
+// Open implements actors.Saver. It begins the checkpoint after step; only rank 0 has a file to
+// open.
 func (s *Saver) Open(step int) (err error) {
 	s.mu.Lock()
 	s.writing = true
@@ -43,7 +44,7 @@ func (s *Saver) Open(step int) (err error) {
 	return err
 }
 
-// Layer implements actors.Saver.
+// Layer implements actors.Saver. It writes layer number i into the checkpoint.
 func (s *Saver) Layer(i int, l *host.LayerState) error {
 	whole, err := s.whole(i, l)
 	if err != nil || !s.Weights.Ranks.First() {
@@ -67,7 +68,8 @@ func (s *Saver) whole(i int, l *host.LayerState) (checkpoint.Layer, error) {
 	return open.CheckpointLayer(l), nil
 }
 
-// Commit implements actors.Saver.
+// Commit implements actors.Saver. It completes the checkpoint, once metrics.jsonl is on disk, and
+// removes checkpoints beyond save_total_limit.
 func (s *Saver) Commit(st actors.State, dataPos int64) error {
 	c := s.Weights.Config
 	if s.Log != nil {
@@ -129,7 +131,7 @@ func (s *Saver) PruneLast(loss float64) {
 	s.Weights.prune(s.Weights.Config.SaveTotalLimit, finite, s.Last.Step, s.best)
 }
 
-// Abort implements actors.Saver.
+// Abort implements actors.Saver. It removes the unfinished checkpoint.
 func (s *Saver) Abort() {
 	if s.w != nil {
 		s.w.Abort()

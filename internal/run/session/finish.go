@@ -31,7 +31,8 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	}
 	end, stopped := s.saver.Last, settings.ErrResumable
 	if !s.resumable(end) {
-		// No checkpoint can be resumed, so the rest is done now or not at all.
+		// No later process can resume the run without a checkpoint of its last step, so the run
+		// counts as finished. An evaluation that a stop has prevented is left out.
 		if s.evalOwed() {
 			fmt.Fprintf(s.o.Stdout, "the run was stopped before the evaluation of step %d, which is left out\n", s.lastStep)
 		}
@@ -84,7 +85,8 @@ func (s *session) compare() error {
 	return nil
 }
 
-// after returns the state of training after the step that r reports. was is the state before that step.
+// after returns the state of training after the step that r reports. was is the state before that
+// step. A skipped step does not count as an update (AdamStep).
 func after(was actors.State, r actors.StepReport) actors.State {
 	now := actors.State{Step: r.Step, AdamStep: was.AdamStep + 1, Tokens: r.TotalTokens}
 	if r.Skipped {

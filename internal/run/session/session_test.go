@@ -15,7 +15,8 @@ import (
 	"mt/internal/run/settings"
 )
 
-// TestAfter: a step that is skipped is no update.
+// TestAfter: after a skipped step, the number of updates (AdamStep) is unchanged and the count of
+// skipped steps is one higher.
 func TestAfter(t *testing.T) {
 	was := actors.State{Step: 4, AdamStep: 3, NonFinite: 1, Tokens: 50}
 	for skipped, want := range map[bool]actors.State{
@@ -28,7 +29,8 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// TestLeavePinned: memory stays pinned after the last pipeline of a process that ends with the run, and after no other one.
+// TestLeavePinned: host memory stays pinned only after the last pipeline of a process that exits
+// with the run.
 func TestLeavePinned(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
 	stop()

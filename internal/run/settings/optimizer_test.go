@@ -9,7 +9,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestMuonsRates: both rates follow the schedule of learning_rate, which they are unless they are given.
+// TestMuonsRates: muon_lr and adam_lr follow the schedule of learning_rate. Each of them defaults
+// to learning_rate.
 func TestMuonsRates(t *testing.T) {
 	for keys, want := range map[string][2]float64{
 		"":                               {1, 1},

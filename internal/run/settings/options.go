@@ -23,7 +23,8 @@ type Options struct {
 	Interactive    bool // Stderr is a terminal: one progress line, redrawn
 	Timeline       bool // keep the last complete step in output_dir/timeline.json, for dashboards
 
-	// ProcessEnds: the process exits after the call. GPUs then leave host memory pinned, since unpinning is slow.
+	// ProcessEnds says that the process exits after the call. GPUs then leave host memory pinned,
+	// since unpinning is slow.
 	ProcessEnds bool
 
 	Forecast Forecast // for Plan: the machine to predict, and what to vary

@@ -65,7 +65,7 @@ type slowOptimizer struct {
 	limit float64
 }
 
-// At implements optim.Optimizer.
+// At implements optim.Optimizer. It starts the clock by which Step slows the update down.
 func (s slowOptimizer) At(r optim.Rate) optim.Update {
 	return &slowUpdate{Update: s.Optimizer.At(r), limit: s.limit, began: time.Now()}
 }

@@ -30,7 +30,8 @@ func TestParseThrottle(t *testing.T) {
 	}
 }
 
-// TestOptimizer: a slow update takes as long as its bytes at the limit, and computes the same.
+// TestOptimizer: a throttled update takes as long as moving its bytes at the limit, and computes
+// the same bits.
 func TestOptimizer(t *testing.T) {
 	layer := model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{{Role: model.RoleDown, Rows: 64, Cols: 64, Dims: 2}}}, false, model.Param{})
 	update := func(l Throttle) ([]byte, time.Duration) {

@@ -19,7 +19,7 @@ import (
 	"mt/model"
 )
 
-// A synthetic run on several devices has the losses of the same run on any other number of them.
+// TestSyntheticDevices: a synthetic run has the same losses on any number of devices.
 func TestSyntheticDevices(t *testing.T) {
 	c := testkit.Must(model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(32), "intermediate_size": int64(64), "num_hidden_layers": int64(4), "num_attention_heads": int64(2),
 		"num_key_value_heads": int64(1), "vocab_size": int64(64), "max_position_embeddings": int64(32), "tie_word_embeddings": false}, "test"))(t)
@@ -53,7 +53,7 @@ func TestSyntheticDevices(t *testing.T) {
 	}
 }
 
-// Trials run on all devices of the configuration.
+// TestTrialsOnDevices: trials run on all devices that the configuration names.
 func TestTrialsOnDevices(t *testing.T) {
 	c, err := config.Parse("t.yaml", []byte("model: tiny\ndataset: none\nmax_seq_len: 16\nper_device_train_batch_size: 4\ndevice: cpu\ndevices: 2\npipeline: {micro_batch_tokens: 16}\n"), config.Args{})
 	testkit.NoError(t, err)
@@ -68,7 +68,7 @@ func TestTrialsOnDevices(t *testing.T) {
 	}
 }
 
-// attending is a device that computes attention by kernels that it is told.
+// attending is a device on which UseAttention records the kernels that it selects.
 type attending struct {
 	device.Device
 	sm90a bool
@@ -82,8 +82,9 @@ func (d attending) UseAttention(kernels string) error {
 	return nil
 }
 
-// TestSyntheticAttention: a synthetic run takes the kernels that a run of mt train would: those for sm_90a where
-// all devices run them, else the fused ones, or those that it is told.
+// TestSyntheticAttention: a synthetic run uses the same attention kernels as mt train. These are
+// the kernels that the options name, or else those for sm_90a if all devices run them, or else the
+// fused ones.
 func TestSyntheticAttention(t *testing.T) {
 	for _, c := range []struct {
 		asked  string
@@ -117,8 +118,8 @@ func TestSyntheticAttention(t *testing.T) {
 	}
 }
 
-// TestSyntheticFault: where a kernel faults, a synthetic run ends with that error although nobody has allowed the step
-// whose batch the pipeline asks for next.
+// TestSyntheticFault: if a kernel faults, a synthetic run ends with that error. It does not wait
+// for the batch of the next step, which nobody has started.
 func TestSyntheticFault(t *testing.T) {
 	c := testkit.Must(model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(32), "intermediate_size": int64(64), "num_hidden_layers": int64(1), "num_attention_heads": int64(2),
 		"num_key_value_heads": int64(1), "vocab_size": int64(64), "max_position_embeddings": int64(32), "tie_word_embeddings": false}, "test"))(t)

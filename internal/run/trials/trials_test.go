@@ -18,7 +18,8 @@ import (
 	"mt/plan/rates"
 )
 
-// TestTrialsNameEachDevice: rates of fewer devices than the run has are refused, unless they are of one.
+// TestTrialsNameEachDevice: a machine's rates must cover every device of the run, or be those of a
+// single device, which then stand for all.
 func TestTrialsNameEachDevice(t *testing.T) {
 	for lanes, says := range map[int]string{2: "", 3: "the rates are those of 2 devices, and the run has 3"} {
 		j := &open.Inputs{Config: config.Default(), Lanes: lanes}
@@ -34,8 +35,8 @@ func TestTrialsNameEachDevice(t *testing.T) {
 	}
 }
 
-// The smallest machine is found on which a run fits that lacks memory on the device, whatever the
-// host has, as well as one that lacks it on the host.
+// TestSmallestMachine: the least memory is found for a run that lacks memory on the device,
+// whatever the host has, and for one that lacks it on the host.
 func TestSmallestMachine(t *testing.T) {
 	c := testkit.Must(model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(64), "intermediate_size": int64(128), "num_hidden_layers": int64(2), "num_attention_heads": int64(2),
 		"num_key_value_heads": int64(2), "vocab_size": int64(64), "max_position_embeddings": int64(32), "tie_word_embeddings": false}, "test"))(t)
@@ -56,7 +57,9 @@ func TestSmallestMachine(t *testing.T) {
 	}
 }
 
-// The smallest machine is found of a row that fits on its device only with fp32 gradients, which a host without room would not have.
+// TestSmallestMachineOfALongRow: the least memory is found for a row that fits on the device only
+// with fp32 gradients. The search must not start with too little host memory, which forces bf16
+// gradients.
 func TestSmallestMachineOfALongRow(t *testing.T) {
 	c, err := model.Preset("qwen2.5-7b")
 	testkit.NoError(t, err)
@@ -68,7 +71,8 @@ func TestSmallestMachineOfALongRow(t *testing.T) {
 	}
 }
 
-// TestTrialsOnDisks: trials with states on disks run before any plan is checked, and leave no file.
+// TestTrialsOnDisks: trials with optimizer states on disks can run before any plan was checked, and
+// they leave no file.
 func TestTrialsOnDisks(t *testing.T) {
 	dir := t.TempDir()
 	open := func(keys string) *Trials {

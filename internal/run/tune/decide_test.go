@@ -13,8 +13,9 @@ import (
 	"mt/internal/testkit"
 )
 
-// noisy is a runner whose runs take Step, times a noise whose logarithm has the given deviation and
-// which grows and falls slowly too, as on a machine that others use.
+// noisy returns a runner with invented run times: the plan's Step times a random factor. The
+// logarithm of the factor has the given deviation and also drifts slowly, as on a machine that
+// others use. log receives the name of each run.
 func noisy(r *rand.Rand, deviation float64, log *[]string) runner {
 	runs := 0
 	return func(_ context.Context, p *Point, steps int) (sample, error) {
@@ -34,7 +35,8 @@ func contestants(steps ...float64) (all []*contestant) {
 	return all
 }
 
-// TestHalve: who runs when, and who is left.
+// TestHalve: successive halving runs the contestants in the expected order and eliminates the
+// slower half in each round.
 func TestHalve(t *testing.T) {
 	var log []string
 	all := contestants(5, 1, 4, 2, 3)
@@ -65,8 +67,8 @@ func TestHalve(t *testing.T) {
 	}
 }
 
-// TestHalveWithNoise: with a noise of 3 % and a drift of 50 %, who is left is nearly always within
-// 5 % of the best.
+// TestHalveWithNoise: with 3 % noise and 50 % drift, the last contestant is nearly always within 5
+// % of the fastest one.
 func TestHalveWithNoise(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	good := 0
@@ -84,8 +86,8 @@ func TestHalveWithNoise(t *testing.T) {
 	}
 }
 
-// TestNeverSlower: what is no faster is called faster in at most 5 % of all cases, whatever the
-// noise, and what is 10 % faster is found with a noise of 3 %.
+// TestNeverSlower: whatever the noise, a plan that is not faster is called faster in at most 5 % of
+// cases. A plan that is 10 % faster is found despite 3 % noise.
 func TestNeverSlower(t *testing.T) {
 	const times = 2000
 	for _, tc := range []struct {
@@ -133,7 +135,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestPairs: both run as often, and who begins changes.
+// TestPairs: both plans of a pair run equally often, and they take turns in running first.
 func TestPairs(t *testing.T) {
 	var log []string
 	two := contestants(2, 1)

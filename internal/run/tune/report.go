@@ -24,7 +24,8 @@ type Speed struct {
 	Runs   int     `json:"runs"`
 }
 
-// Row is a plan with its prediction and, if it ran, its measurement.
+// Row is a line of the result's table: a plan with its prediction and, if the plan ran, its
+// measurement.
 type Row struct {
 	Knobs     trials.Knobs `json:"keys"`
 	Start     bool         `json:"start,omitempty"`
@@ -48,8 +49,8 @@ type Result struct {
 	Written     string           `json:"written,omitempty"` // the file with the settings
 
 	winner *contestant
-	// ownSlabs says that every layer's gradient has a slab of its own, because gradients wait for the global norm. The
-	// number of slabs is then not tuned.
+	// ownSlabs says that every layer has a host buffer (slab) of its own for the gradient.
+	// Gradients then wait for the global norm, and the number of slabs is not tuned.
 	ownSlabs bool
 	dims     []dimension
 }

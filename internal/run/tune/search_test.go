@@ -28,7 +28,8 @@ func TestLadder(t *testing.T) {
 	}
 }
 
-// open opens trials of a small model that copies its weights, with so much memory for the device.
+// open opens trials of a small model whose weights are copied to the device, with the given device
+// memory and the keys in more.
 func open(t *testing.T, memory string, more string) *trials.Trials {
 	t.Helper()
 	c := testkit.Must(config.Parse("t.yaml", []byte(`
@@ -45,7 +46,8 @@ device_memory: `+memory+"\n"+more), config.Args{}))(t)
 	return trials
 }
 
-// slower is a GPU whose link and updates are slower by the given factors relative to its products.
+// slower returns the rates of the named GPU, with its link and its updates slower by the given
+// factors.
 func slower(t *testing.T, name string, link, updates float64) *rates.Machine {
 	t.Helper()
 	m := testkit.Must(rates.Find(name))(t)
@@ -92,7 +94,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// grid is the best of all plans of a grid, which is thin unless every is 1, and how many there are.
+// grid predicts a whole grid of plans and returns the best one and their number. Unless every is 1,
+// it leaves out most values of each knob.
 func grid(t *testing.T, s space, from trials.Knobs, every int) (best *Point, points int) {
 	t.Helper()
 	all := []trials.Knobs{from}
@@ -119,8 +122,8 @@ func grid(t *testing.T, s space, from trials.Knobs, every int) (best *Point, poi
 	return best, points
 }
 
-// TestSameBits: without leave nothing is proposed that changes the order of sums, with it something
-// is.
+// TestSameBits: without newBits the search finds no plan that changes the order of sums. With newBits
+// it finds some.
 func TestSameBits(t *testing.T) {
 	testkit.NotShort(t)
 	trials := open(t, "100MiB", "")
@@ -149,8 +152,8 @@ func TestSameBits(t *testing.T) {
 	}
 }
 
-// TestSearchEnds: a search that is cancelled ends with the cause, and one that has predicted enough
-// with what it has.
+// TestSearchEnds: a cancelled search returns the cause. A search that has reached its number of
+// predictions returns the plans found so far.
 func TestSearchEnds(t *testing.T) {
 	stopped := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -181,7 +184,8 @@ func TestSearchEnds(t *testing.T) {
 	}
 }
 
-// TestDescend: one knob after the other where memory is enough, one for another where it is not.
+// TestDescend: if memory suffices, the search raises one knob after the other. If it does not, the
+// search lowers one knob to raise another.
 func TestDescend(t *testing.T) {
 	for _, tc := range []struct{ w, a, room, wantW, wantA int }{{1, 3, 100, 12, 16}, {16, 4, 28, 12, 16}, {4, 16, 20, 12, 8}} {
 		predict := func(k trials.Knobs) (*Point, error) {
@@ -205,8 +209,8 @@ func TestDescend(t *testing.T) {
 	}
 }
 
-// TestPropose: of plans that are alike one is proposed, of the best ones also the one that takes
-// most; never the start.
+// TestPropose: of equally fast plans only one is proposed, and of the fastest ones also the one
+// with the most memory. The start is never proposed.
 func TestPropose(t *testing.T) {
 	var all []*Point
 	for i, step := range []float64{1, 1.0005, 1.001, 1.1, 1.1001, 1.3, 2} {
@@ -226,7 +230,7 @@ func TestPropose(t *testing.T) {
 	}
 }
 
-// TestNamesOfRows: the table names where the search started and what was best.
+// TestNamesOfRows: the table marks the start and the best plan by name.
 func TestNamesOfRows(t *testing.T) {
 	for want, row := range map[string]Row{"start": {Start: true}, "best": {Best: true}, "": {}} {
 		if got := row.cells(nil)[0]; got != want {
@@ -235,7 +239,7 @@ func TestNamesOfRows(t *testing.T) {
 	}
 }
 
-// TestNewBits: micro-batches double from one row to all tokens of a step.
+// TestNewBits: the values of micro_batch_tokens double from one row to all tokens of a step.
 func TestNewBits(t *testing.T) {
 	start := &plan.Run{Limits: plan.Limits{Tokens: 3000}}
 	start.RowTokens = 512

@@ -15,8 +15,8 @@ import (
 
 func init() { machine.CPURateSize = 64 }
 
-// TestTuneEnds: a tuning that is cancelled while plans run ends with the cause, and with what was
-// measured until then; nothing is proposed.
+// TestTuneEnds: if a tuning is cancelled while plans run, it returns the cause and the measurements
+// so far, and proposes nothing.
 func TestTuneEnds(t *testing.T) {
 	testkit.NotShort(t)
 	stopped := errors.New("stopped")
@@ -49,7 +49,7 @@ func TestTuneEnds(t *testing.T) {
 	}
 }
 
-// TestSettings: all depths are written, and of other keys what is new.
+// TestSettings: the proposed settings include all depths, and other keys only if they change.
 func TestSettings(t *testing.T) {
 	trials := open(t, "100MiB", "")
 	start := testkit.Must(trials.Plan(trials.Asked()))(t)
@@ -67,7 +67,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestWriteCurves: a key that changes something has a line with its predictions, the others are named.
+// TestWriteCurves: a key that has an effect gets a line with its predictions. All other keys are
+// named in one line.
 func TestWriteCurves(t *testing.T) {
 	r := &Result{Curves: []Curve{{Key: "pipeline.weight_slots", Of: "best", Points: []CurvePoint{{Value: 1, TokPerSec: 300}, {Value: 2, TokPerSec: 400.4}}},
 		{Key: "threads", Of: "best", Points: []CurvePoint{{Value: 1, TokPerSec: 300}, {Value: 2, TokPerSec: 300}}}}}

@@ -41,8 +41,9 @@ func Logits(cfg *model.Config, w Weights, ids []int32) []float64 {
 
 func logits(cfg *model.Config, w Weights, s Sequence) []float64 {
 	x := embed(cfg, w, s)
+	with := perLayer(cfg, w, s.IDs, x)
 	for i := range cfg.NumLayers {
-		x = Block(cfg, w, i, x)
+		x = block(cfg, w, i, x, with)
 	}
 	head := w["lm_head.weight"]
 	if head == nil {
@@ -90,9 +91,54 @@ func embed(cfg *model.Config, w Weights, s Sequence) []float64 {
 	return x
 }
 
-// Block returns the output (T, h) of decoder block i for one sequence x (T, h).
-func Block(cfg *model.Config, w Weights, i int, x []float64) (y []float64) {
-	x2 := Attention(cfg, w, i, x)
+// beside has what passes from block to block beside the hidden state: per-layer inputs (T, L·P), and keys and values
+// of the last blocks with and without a window that have their own.
+type beside struct {
+	inputs []float64
+	kv     map[bool][2][]float64
+}
+
+// perLayer returns the per-layer inputs of tokens ids, whose embedding is x. Source: transformers, modeling_gemma4,
+// project_per_layer_inputs.
+func perLayer(cfg *model.Config, w Weights, ids []int32, x []float64) *beside {
+	with := &beside{kv: map[bool][2][]float64{}}
+	if cfg.PerLayerSize == 0 {
+		return with
+	}
+	width := cfg.NumLayers * cfg.PerLayerSize
+	z := linear(x, w["model.per_layer_model_projection.weight"], nil, cfg.HiddenSize)
+	for j := range z {
+		z[j] /= math.Sqrt(float64(cfg.HiddenSize))
+	}
+	with.inputs = norm(cfg, z, w["model.per_layer_projection_norm.weight"])
+	for t, id := range ids {
+		for j, v := range w["model.embed_tokens_per_layer.weight"][int(id)*width:][:width] {
+			at := &with.inputs[t*width+j]
+			*at = (*at + v*math.Sqrt(float64(cfg.PerLayerSize))) / math.Sqrt2
+		}
+	}
+	return with
+}
+
+// addPerLayer returns block i's output y plus what the block makes of its per-layer input.
+func addPerLayer(cfg *model.Config, w Weights, i int, y []float64, with *beside) []float64 {
+	gate := linear(y, w[tensor(i, "per_layer_input_gate.weight")], nil, cfg.HiddenSize)
+	for j, v := range gate {
+		t, c := j/cfg.PerLayerSize, j%cfg.PerLayerSize
+		gate[j] = activation(cfg, v) * with.inputs[(t*cfg.NumLayers+i)*cfg.PerLayerSize+c]
+	}
+	out := linear(gate, w[tensor(i, "per_layer_projection.weight")], nil, cfg.PerLayerSize)
+	return residual(cfg, y, norm(cfg, out, w[tensor(i, "post_per_layer_input_norm.weight")]))
+}
+
+// Block returns the output (T, h) of decoder block i for one sequence x (T, h), in a model whose blocks pass nothing
+// else on.
+func Block(cfg *model.Config, w Weights, i int, x []float64) []float64 {
+	return block(cfg, w, i, x, &beside{kv: map[bool][2][]float64{}})
+}
+
+func block(cfg *model.Config, w Weights, i int, x []float64, with *beside) (y []float64) {
+	x2 := attend(cfg, w, i, x, with)
 	if !cfg.HasExperts(i) && !cfg.HasMLP(i) {
 		return x2
 	}
@@ -115,7 +161,11 @@ func Block(cfg *model.Config, w Weights, i int, x []float64) (y []float64) {
 	}
 	n := normsOf(w, i)
 	out := mlp(cfg, w, tensor(i, "mlp."), hiddenNorm(cfg, w, n.mlp, x2))
-	return residual(cfg, x2, hiddenNorm(cfg, w, n.mlpOut, out))
+	y = residual(cfg, x2, hiddenNorm(cfg, w, n.mlpOut, out))
+	if cfg.PerLayerSize > 0 {
+		y = addPerLayer(cfg, w, i, y, with)
+	}
+	return y
 }
 
 // norms has the beginnings of the names of a block's norms: before and after attention, before and after the MLP; "":
@@ -144,6 +194,10 @@ func tensor(i int, s string) string { return fmt.Sprintf("model.layers.%d.%s", i
 // Attention returns x + attention(norm(x)) of decoder block i for one sequence x (T, h). In models with four norms in a
 // block it is x + norm(attention(norm(x))), and with norms of outputs only x + norm(attention(x)).
 func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
+	return attend(cfg, w, i, x, &beside{kv: map[bool][2][]float64{}})
+}
+
+func attend(cfg *model.Config, w Weights, i int, x []float64, with *beside) []float64 {
 	if !cfg.Mixes(i) {
 		return x
 	}
@@ -156,7 +210,7 @@ func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	if cfg.MLA != nil {
 		q, k, v = mlaHeads(cfg, w, i, n)
 	} else {
-		q, k, v = heads(cfg, w, i, n)
+		q, k, v = heads(cfg, w, i, n, with)
 	}
 	o := attention(cfg, i, q, k, v, w[tensor(i, "self_attn.sinks")])
 	if cfg.OutputGate {
@@ -184,11 +238,18 @@ func multipliers(cfg *model.Config) model.Multipliers {
 
 // heads returns q (T, H, D), k and v (T, KV, D) of block i as attention reads them, after norm and rotation. n is the
 // block's normed input.
-func heads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float64) {
+func heads(cfg *model.Config, w Weights, i int, n []float64, with *beside) (q, k, v []float64) {
 	h, d := cfg.HiddenSize, cfg.Heads(i).Dim
 	project := func(s string) []float64 {
 		return linear(n, w[tensor(i, "self_attn."+s+"_proj.weight")], w[tensor(i, "self_attn."+s+"_proj.bias")], h)
 	}
+	if cfg.SharesKV(i) {
+		q = norm(cfg, project("q"), w[tensor(i, "self_attn.q_norm.weight")])
+		rope(cfg, cfg.Ropes()[cfg.RopeOf(i)], q, len(n)/h, d)
+		kv := with.kv[cfg.Window(i) > 0]
+		return q, kv[0], kv[1]
+	}
+	defer func() { with.kv[cfg.Window(i) > 0] = [2][]float64{k, v} }()
 	q, k = project("q"), project("k")
 	if v = k; !cfg.Heads(i).KeysAreValues {
 		v = project("v")
@@ -471,8 +532,10 @@ func mlaHeads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float
 	both := linear(narrowed(narrow, "kv_a_layernorm"), weight("kv_b_proj"), nil, l.KVRank)
 	kStays, v := columns(both, l.NopeDim, l.ValueDim)
 	qStays, qTurns := columns(q, l.NopeDim, l.RopeDim)
-	rope(cfg, cfg.Rope, qTurns, tokens, l.RopeDim)
-	rope(cfg, cfg.Rope, kTurns, tokens, l.RopeDim)
+	if cfg.Turns(i) {
+		rope(cfg, cfg.Rope, qTurns, tokens, l.RopeDim)
+		rope(cfg, cfg.Rope, kTurns, tokens, l.RopeDim)
+	}
 	q = nil
 	for t := range tokens {
 		for h := range heads {
@@ -543,9 +606,14 @@ func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64
 	if cfg.DenseBesideExperts {
 		return denseAndExperts(cfg, w, i, x, r)
 	}
-	n, h := hiddenNorm(cfg, w, tensor(i, "post_attention_layernorm"), x), cfg.HiddenSize
+	around := normsOf(w, i)
+	n, h := hiddenNorm(cfg, w, around.mlp, x), cfg.HiddenSize
 	in := tensor(i, "mlp.")
 	y, router, by := append([]float64(nil), x...), in+"gate", cmp.Or(cfg.ResidualScale, 1)
+	if around.mlpOut != "" { // the norm's output is scaled
+		clear(y)
+		by = 1
+	}
 	for t := range len(n) / h {
 		row, out := n[t*h:(t+1)*h], y[t*h:(t+1)*h]
 		logits := linear(row, w[router+".weight"], w[router+".bias"], h)
@@ -569,6 +637,9 @@ func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64
 		if shared := in + "shared_experts."; w[shared+"down_proj.weight"] != nil {
 			addScaled(out, by*sharedWeight(w[in+"shared_expert_gate.weight"], row), mlp(cfg, w, shared, row))
 		}
+	}
+	if around.mlpOut != "" {
+		return residual(cfg, x, hiddenNorm(cfg, w, around.mlpOut, y))
 	}
 	return y
 }
@@ -748,7 +819,7 @@ func gatedDelta(cfg *model.Config, w Weights, i int, n []float64) []float64 {
 			q, k := unit(row[key:][:r.KeyDim]), unit(row[r.Keys()+key:][:r.KeyDim])
 			beta := sigmoid(b[t*r.Heads+head])
 			decay := math.Exp(-math.Exp(weight("A_log")[head]) * math.Log1p(math.Exp(a[t*r.Heads+head]+weight("dt_bias")[head])))
-			o := deltaStep(states[head], q, k, row[2*r.Keys()+head*r.ValueDim:][:r.ValueDim], beta, decay)
+			o := deltaStep(states[head], q, k, row[2*r.Keys()+head*r.ValueDim:][:r.ValueDim], beta, []float64{decay})
 			for e := range o {
 				o[e] /= math.Sqrt(float64(r.KeyDim))
 			}
@@ -768,8 +839,43 @@ func recurrence(cfg *model.Config, w Weights, i int, n []float64) []float64 {
 		return gatedShortConv(cfg, w, i, n)
 	case cfg.Mamba2 != nil:
 		return mamba2(cfg, w, i, n)
+	case cfg.KDA != nil:
+		return kda(cfg, w, i, n)
 	}
 	return gatedDelta(cfg, w, i, n)
+}
+
+// kda returns the output of KDA for its normed input n, computed token by token. Source: arXiv:2510.26692, equation 1;
+// transformers, modeling_kimi_linear.
+func kda(cfg *model.Config, w Weights, i int, n []float64) []float64 {
+	r, h := cfg.KDA, cfg.HiddenSize
+	weight := func(s string) []float64 { return w[tensor(i, "self_attn."+s)] }
+	product := func(s string) []float64 { return linear(n, weight(s+".weight"), nil, h) }
+	mixed := func(s string) []float64 {
+		return shortConv(product(s+"_proj"), weight(s+"_conv1d.weight"), r.Width(), r.Taps)
+	}
+	widened := func(s string) []float64 { return linear(product(s+"_a_proj"), weight(s+"_b_proj.weight"), nil, r.Dim) }
+	q, k, v, b, rates, z := mixed("q"), mixed("k"), mixed("v"), product("b_proj"), widened("f"), widened("g")
+	out, states := make([]float64, 0, len(z)), make([][]float64, r.Heads)
+	for j := range states {
+		states[j] = make([]float64, r.Dim*r.Dim)
+	}
+	for t := range len(n) / h {
+		for head := range r.Heads {
+			at, decay := (t*r.Heads+head)*r.Dim, make([]float64, r.Dim)
+			for c := range decay {
+				decay[c] = math.Exp(-math.Exp(weight("A_log")[head]) * math.Log1p(math.Exp(rates[at+c]+weight("dt_bias")[head*r.Dim+c])))
+			}
+			o := deltaStep(states[head], unit(q[at:][:r.Dim]), unit(k[at:][:r.Dim]), v[at:][:r.Dim], sigmoid(b[t*r.Heads+head]), decay)
+			for e := range o {
+				o[e] /= math.Sqrt(float64(r.Dim))
+			}
+			for e, x := range rmsNorm(o, weight("o_norm.weight"), float64(cfg.RMSNormEps), 0) {
+				out = append(out, x*sigmoid(z[at+e]))
+			}
+		}
+	}
+	return linear(out, weight("o_proj.weight"), nil, r.Width())
 }
 
 // mamba2 returns the output of a Mamba-2 mixer, computed token by token. Source: arXiv:2405.21060, section 6;
@@ -878,11 +984,11 @@ func convolution(x, taps, bias []float64, columns, n int) []float64 {
 
 // deltaStep advances the state (keys, values) of one head by one token, by the gated delta rule, and returns q·state.
 // beta is the token's update rate and decay the factor on the old state.
-func deltaStep(state, q, k, v []float64, beta, decay float64) []float64 {
+func deltaStep(state, q, k, v []float64, beta float64, decay []float64) []float64 {
 	values := len(v)
 	memory, out := make([]float64, values), make([]float64, values)
 	for n := range state {
-		state[n] *= decay
+		state[n] *= decay[n/values%len(decay)]
 		memory[n%values] += state[n] * k[n/values]
 	}
 	for n := range state {

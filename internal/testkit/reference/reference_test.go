@@ -10,7 +10,8 @@ import (
 	"mt/model"
 )
 
-// Logits and loss must be those that Transformers computed in fp32.
+// TestEqualsTransformers: logits and loss equal those that Transformers computed in fp32, within
+// its rounding.
 func TestEqualsTransformers(t *testing.T) {
 	for _, dir := range testkit.Recordings(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -25,8 +26,8 @@ func TestEqualsTransformers(t *testing.T) {
 					worst = max(worst, math.Abs(got[i]-want))
 					largest = max(largest, math.Abs(want))
 				}
-				// fp32 through three layers of sums over up to 176 terms: tens of
-				// roundings of 6e-8 each.
+				// The recorded logits are fp32: three layers of sums over up to 176 terms round
+				// tens of times, by 6e-8 relative each.
 				if !(worst <= 5e-6*largest) {
 					t.Errorf("row %d: logits differ by %g of %g", row, worst, largest)
 				}
@@ -70,8 +71,8 @@ func TestBadFixture(t *testing.T) {
 	}
 }
 
-// The loss including the auxiliary loss is that which Transformers computed for a
-// whole step.
+// TestAuxLossEqualsTransformers: the loss of a whole step, with the auxiliary loss of the router,
+// equals the one that Transformers computed.
 func TestAuxLossEqualsTransformers(t *testing.T) {
 	f := testkit.Must(LoadFixture(testkit.Recording(t, "qwen3moe-aux")))(t)
 	seqs := f.Rows[:f.PerStep]
@@ -84,7 +85,8 @@ func TestAuxLossEqualsTransformers(t *testing.T) {
 	}
 }
 
-// With equal probabilities and experts chosen in turn, the auxiliary loss has its minimum, K times its coefficient.
+// TestAuxLoss: if all experts have equal probabilities and are chosen in turn, the auxiliary loss
+// has its minimum: the number of chosen experts times its coefficient.
 func TestAuxLoss(t *testing.T) {
 	cfg := &model.Config{NumExperts: 4, RouterAuxLossCoef: 0.5}
 	var r Routing
@@ -108,7 +110,7 @@ func TestLargest(t *testing.T) {
 	}
 }
 
-// TestChoiceBias: a bias decides which experts are chosen.
+// TestChoiceBias: the router's bias can change which experts are chosen, and their order.
 func TestChoiceBias(t *testing.T) {
 	c := &model.Config{}
 	c.NumExpertsPerTok = 2

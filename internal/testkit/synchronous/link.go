@@ -77,12 +77,15 @@ func (t *Trainer) loadMicroBatches(b *data.Batch) {
 	for i, from := range b.MicroBatches {
 		positions := make([]int32, from.Tokens)
 		t.spec.RopePositions(positions, from.Positions, from.CuSeqlens)
-		n, width := int64(from.Tokens), int64(t.spec.Config.HiddenSize)
+		n, width := int64(from.Tokens), int64(t.spec.HiddenWidth())
 		m := micro{x: make([]device.Tensor, 1), MicroBatch: layers.MicroBatch{Tokens: from.Tokens, Seqs: len(from.CuSeqlens) - 1, MaxSeqlen: from.MaxSeqlen,
 			Index: put(from.Index), Targets: put(from.Targets), Pos: put(positions), Cu: put(from.CuSeqlens),
 			RowStart: put(from.RowStart), RowPos: put(from.RowPos), ChunkBounds: put(t.spec.ChunkBounds(from.CuSeqlens)),
 			UniqueRows: len(b.UniqueIDs), First: b.FirstToken() + first},
 			at: first, dx: t.dx[i].Tensor(t.spec.Act, 0, n*width)}
+		if t.spec.Config.PerLayerSize > 0 {
+			m.IDs, m.UniqueIDs = put(b.IDs(i)), put(b.UniqueIDs)
+		}
 		if !t.spec.Preference.None() {
 			m.Reference, m.Likelihood = put(t.references(from)), float32(t.Likelihood*float64(b.Pairs)/float64(max(b.Chosen, 1)))
 			m.Reference.DType = device.F32

@@ -18,7 +18,8 @@ import (
 // Trainer is a model with everything that a step needs on the device at once: weights, gradients and inputs of all
 // layers.
 type Trainer struct {
-	// LayerNorms: each layer's gradient is clipped by its own norm; layers that share a table count as one.
+	// LayerNorms says that each layer's gradient is clipped by its own norm. Layers that share a
+	// table count as one.
 	LayerNorms bool
 	// Reference and Likelihood are only for training on preference pairs. Reference returns the log p of a pair's two
 	// answers under the reference model, and Likelihood is as in actors.Preferences.
@@ -54,7 +55,8 @@ type Trainer struct {
 	scale   float32       // factor on every token's gradient: 1/(supervised tokens)
 	experts layers.MoEState
 	pairs   []pairs // of the current layer, by expert
-	// By expert, the sum of its router probabilities over all tokens and the layers so far.
+	// probabilities has, for each expert, the sum of its router probabilities over all tokens and
+	// the layers so far.
 	probabilities []float64
 	balances      bool    // the loss balances the experts' load
 	aux           float64 // the load-balancing loss is aux·Σ counts·probabilities over the experts
@@ -73,7 +75,7 @@ type layer struct {
 	stages schedule.Layer
 	turn   int // number of the layer's first sweep over the micro-batches; its later sweeps have the next numbers
 
-	// By part; a whole layer has one.
+	// The following slices have one item for each part of the layer; a layer without parts has one.
 	tiles          []layers.Tile
 	slots, buffers []device.Mem // weights and, fp32, their gradients
 	weights        []layers.Weights
@@ -106,7 +108,7 @@ func New(dev device.Device, store *host.Store, p *plan.Run) (*Trainer, error) {
 	t.spec.Cos, t.spec.Sin = t.alloc(4*n).Tensor(device.F32, 0, n), t.alloc(4*n).Tensor(device.F32, 0, n)
 	t.ops = layers.New(t.spec, dev)
 	t.workspace, t.narrow = t.alloc(t.spec.WorkspaceBytes()), t.alloc(2*p.SlabElems())
-	t.ints, t.rowMem = t.alloc(p.BatchIntBytes()), t.alloc(p.ActivationBytes(p.Limits.UniqueIDs))
+	t.ints, t.rowMem = t.alloc(p.BatchIntBytes()), t.alloc(p.RowBytes(p.Limits.UniqueIDs))
 	t.losses, t.lse = t.alloc(p.LossBytes()), t.alloc(p.LossBytes())
 	t.expertMem = t.alloc(p.ExpertStateBytes())
 	if n := p.MatrixBytes(); n > 0 {

@@ -2,9 +2,9 @@ package main
 
 import "mt/tools/asm/neon"
 
-// This file generates code for quantized optimizer moments, stored as 8-bit or 4-bit codes. NEON has no gather
-// instruction. The 8-bit functions read the table's words one by one and combine them in registers. The 4-bit decoder
-// keeps its whole table in registers.
+// This file generates ARM assembly for quantized optimizer moments, which are stored as 8-bit or
+// 4-bit codes. NEON has no gather instruction. So the 8-bit functions read the table word by word
+// and combine the words in registers. The 4-bit decoder keeps its whole table in registers.
 
 // codes generates the functions that encode and decode quantized optimizer moments.
 func codes() {
@@ -89,8 +89,8 @@ func decode16() {
 	f.Ret()
 }
 
-// half stands for half a byte. As the size of a stream (see stream) it says that two 4-bit elements share a byte; 0 has
-// no other meaning there.
+// half stands for half a byte. A stream whose elements have this size (see stream) has two 4-bit
+// elements in each byte. No stream has elements of 0 bytes, so 0 is free for this meaning.
 const half = 0
 
 // finder holds the constants with which the encoder finds the code of a number. A number's upper bits select an entry
@@ -100,8 +100,8 @@ type finder struct {
 	table                                     neon.R // the table's base minus the offset of the first bucket, so the magnitude's upper bits index it directly
 }
 
-// Bit patterns of the smallest and the largest magnitude that have a table entry, and the number of table entries for
-// numbers of one sign.
+// leastMag and mostMag are the bits of the smallest and the largest fp32 magnitude that have a
+// table entry. For numbers of one sign, the table has ofASign entries.
 const (
 	leastMag   = 0x34000000
 	mostMag    = 0x3f800000
@@ -144,8 +144,9 @@ func (c *finder) words(f *neon.Func, x neon.R, disp int) neon.V {
 	return word
 }
 
-// encode generates the encoder of codes of bits bits, 8 or 4. The upper bits of a number select a table entry. The
-// lower bits decide between the entry's code and the next one. how completes the generated function's doc.
+// encode generates the encoder for codes of 8 or 4 bits. The upper bits of a number select a table
+// entry; the lower bits decide between the entry's code and the neighbouring code. how completes
+// the generated function's doc.
 func encode(name, how string, bits int) {
 	f := neon.Begin(name, "func(table *uint32, x *float32, codes *byte, n int, scale *float32)",
 		"sets codes to those of n numbers over the scale, "+how+"; n is a multiple of 16.")

@@ -55,8 +55,9 @@ func newElement(rule string, moments int, split bool, grad string) *element {
 	return s
 }
 
-// factors loads the numbers at the argument c, such as the learning rate, and spreads each over a register. They go to
-// the registers in to, in order; a nil skips a number.
+// factors loads the numbers at the generated function's argument c, such as the learning rate, and
+// broadcasts each to all lanes of a register. The registers are stored in to, in the order of the
+// numbers; a nil skips a number.
 func (s *element) factors(to ...*neon.V) {
 	c := s.Arg("c")
 	for i, r := range to {
@@ -137,7 +138,8 @@ func (s *element) weight() pair {
 	return w
 }
 
-// storeWeight generates the store of eight weights, whole or in halves. It overwrites the registers of w.
+// storeWeight generates the store of eight weights w, as fp32 or split into halves. It overwrites
+// the registers of w.
 func (s *element) storeWeight(w pair) {
 	if !s.split {
 		s.store(w, s.w)

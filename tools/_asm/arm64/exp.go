@@ -6,7 +6,8 @@ import (
 	"mt/tools/asm/neon"
 )
 
-// exponential computes e^x with the same algorithm as the x86 version: see tools/_asm/vec/exp.go.
+// exponential generates e^x with the same algorithm as the x86 version (tools/_asm/vec/exp.go). Its
+// fields are the registers of the constants.
 type exponential struct {
 	*row
 	low, high, log2e, magic, ln2hi, ln2lo, one, bias neon.V
@@ -88,7 +89,8 @@ func expSum(stores bool) {
 	f.total(acc)
 }
 
-// gradRow generates the function that GradStrip of package vec calls for each row of a strip of attention scores.
+// gradRow generates the backward of softmax for one row of attention scores. GradStrip of package
+// vec calls the function for each row of a strip of scores.
 func gradRow() {
 	f := newRow("gradRow", "func(x, dx *float32, n int, scale, lse, delta float32)",
 		"is x = exp(scale·x − lse) and dx = scale·x·(dx − delta).")

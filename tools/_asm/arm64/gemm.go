@@ -6,7 +6,8 @@ import (
 	"mt/tools/asm/neon"
 )
 
-// gemm generates the functions of package gemm.
+// gemm generates the functions of package gemm: matrix product kernels, dot products and
+// conversions.
 func gemm() {
 	for h := 1; h <= productRows; h++ {
 		kernel(h)
@@ -17,11 +18,13 @@ func gemm() {
 	narrow("narrowNEON")
 }
 
-// unroll is how many elements of K one iteration of a kernel's loop processes. In that time it also prefetches two
-// cache lines of B, and two of the next part of A.
+// unroll is how many elements of K, the dimension that a matrix product sums over, one iteration of
+// a kernel's loop processes. An iteration also prefetches two cache lines of B, and two of the next
+// part of A.
 const unroll = 16
 
-// kernel generates the product d = a·b + c for h rows and one whole panel of b.
+// kernel generates the product d = a·b + c for h rows and one whole panel of b (productColumns
+// packed columns).
 func kernel(h int) {
 	f := neon.Begin(fmt.Sprintf("kernelNEONx%d", h),
 		"func(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, panel, block, across, down uintptr)",
@@ -35,8 +38,8 @@ func kernel(h int) {
 	p := newProduct(f, h, 4*productColumns, b)
 	p.clear()
 
-	// Each iteration of the loop prefetches one row of d. So the prefetches are spread over the loop, and do not delay
-	// the loads of a and b.
+	// The loop also prefetches the rows of d, one in each iteration, so that the prefetches do not
+	// delay the loads of a and b.
 	turn, tail, single, finish, store := f.Label("block"), f.Label("tail"), f.Label("single"), f.Label("finish"), f.Label("store")
 	f.Less(k, unroll, tail)
 	f.Place(turn)

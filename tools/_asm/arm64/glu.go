@@ -65,8 +65,9 @@ func (u unit) sigmoid(s, x neon.V, slope *neon.V) {
 	f.FDIV(s, u.one, s)
 }
 
-// logit sets s to −z for the unit erfglu. If slope is wanted, it also computes dz/dx. There are too few registers for
-// all constants, so it loads them one at a time.
+// logit sets s to −z for the unit erfglu (GELU by erf): z is the logit of the normal distribution
+// at x. If slope is wanted, it also computes dz/dx. There are too few registers for all constants,
+// so it loads them one at a time.
 func (u unit) logit(s, x neon.V, slope *neon.V) {
 	f := u.Func
 	square, last := f.Reg(), len(logit)-1

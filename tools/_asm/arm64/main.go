@@ -1,5 +1,6 @@
-// Command arm64 generates NEON assembly for a package; every arm64 processor has NEON. Run it with go generate. The x86
-// generator of the same package, in the folder with the package's name, documents what each function computes.
+// Command arm64 generates NEON assembly for one of mt's packages; every arm64 processor has NEON.
+// Run it with go generate. The x86 generator of the same package, in the folder tools/_asm/PACKAGE,
+// documents what each function computes.
 package main
 
 import "mt/tools/asm/neon"

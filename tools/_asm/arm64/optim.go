@@ -79,7 +79,7 @@ func lion(split bool, grad string) {
 			s.FMUL(d, g[i], beta2c)
 			s.FADD(m[i], m[i], d)
 			s.normal(m[i])
-			// The learning rate with the sign of c, or 0 if c is 0.
+			// d becomes the learning rate with the sign of c, or 0 if c is 0.
 			s.AND(d, c, sign)
 			s.ORR(d, d, rate)
 			s.FCMEQ0(c, c)
@@ -177,9 +177,10 @@ func average(split bool) {
 	})
 }
 
-// prepare generates the first step of Muon for a matrix. It updates the momentum from a gradient, and writes the matrix
-// that is to be orthogonalized. grad and handed are the types of the gradient and of this matrix. The factors: clip,
-// two pairs of interpolation weight and mask (see lerp), and a mask with all bits set for Nesterov momentum.
+// prepare generates the first step of Muon for a matrix. It updates the momentum from a gradient,
+// and writes the matrix that the device then orthogonalizes. The gradient has type grad, the matrix
+// type handed. The factors: clip, two pairs of interpolation weight and mask (see lerp), and a mask
+// with all bits set for Nesterov momentum.
 func prepare(grad, handed string) {
 	s := &element{grad: grad, moments: 1}
 	s.Func = neon.Begin("prepare"+grad+"To"+handed+"NEON", "func(m *float32, grad, to *byte, n int, c *[8]float32)",

@@ -2,9 +2,9 @@ package main
 
 import "mt/tools/asm/neon"
 
-// The kernels of matrix products compute up to productRows rows and productColumns columns of the result at a time.
-// They use all vector registers: a sum for every four elements of the result, one register for each row of A, and two
-// for B.
+// A kernel of a matrix product A·B computes up to productRows rows and productColumns columns of
+// the result at a time. It uses all vector registers: one for every four elements of the result
+// (the sums), one for each row of A, and two for B.
 const (
 	productRows    = 6
 	productColumns = 16
@@ -41,8 +41,9 @@ func (p *product) clear() {
 	}
 }
 
-// add generates the products of one column of A with row i of B, counted from p.right, and adds them to the sums. For
-// row r of A, of(r) returns the register that holds the element, and its lane.
+// add generates the products of one column of A with row i of B, counted from the address in
+// p.right, and adds them to the sums. Function of(r) returns the register and the lane with the
+// column's element in row r.
 func (p *product) add(i int, of func(r int) (neon.V, int)) {
 	for half := range 2 {
 		p.Load2(p.right, i*p.next+32*half, p.b[0], p.b[1])
@@ -54,8 +55,8 @@ func (p *product) add(i int, of func(r int) (neon.V, int)) {
 	}
 }
 
-// four adds to the sums the products of four consecutive elements of K, beginning with the i-th. rows holds a pointer
-// to each row of A.
+// four generates the products for four consecutive elements of K (the dimension summed over),
+// beginning with the i-th, and adds them to the sums. List rows holds a pointer to each row of A.
 func (p *product) four(rows []neon.R, i int) {
 	for r, row := range rows {
 		p.Load(row, 4*i, p.left[r])
@@ -65,7 +66,8 @@ func (p *product) four(rows []neon.R, i int) {
 	}
 }
 
-// one adds to the sums the products of one element of K, and advances the pointers in rows and p.right by one.
+// one generates the products for one element of K (the dimension summed over) and adds them to the
+// sums. It advances the pointers in rows and p.right by one element.
 func (p *product) one(rows []neon.R) {
 	for r, row := range rows {
 		p.Load4(row, 0, p.left[r])
@@ -101,8 +103,8 @@ func follow(f *neon.Func, rows []neon.R, stride neon.R) {
 	}
 }
 
-// addTo adds h rows in memory to the sums. The first row is at from, and each further row stride bytes later. addTo
-// overwrites from and the registers of A and B.
+// addTo adds h rows in memory to the sums, element by element. The first row is at address `from`,
+// and each further row stride bytes later. addTo overwrites `from` and the registers of A and B.
 func (p *product) addTo(from, stride neon.R) {
 	spare := p.b[:]
 	for r, row := range p.acc {

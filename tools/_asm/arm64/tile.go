@@ -6,7 +6,8 @@ import (
 	"mt/tools/asm/neon"
 )
 
-// panelBytes is the size of a row of a panel of B: 32 floats. A kernel processes half a panel at a time.
+// panelBytes is the size of a row of a panel, in which B is packed: 32 columns of fp32. A kernel
+// processes half a panel at a time.
 const panelBytes = 128
 
 // tile generates c = a·b (or c += a·b) for h rows of a, which is stored by rows or, with cols, by columns. b is

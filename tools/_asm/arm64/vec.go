@@ -55,8 +55,9 @@ type place struct {
 	i    int // index of the group of four within an iteration
 }
 
-// each generates a loop over n elements of the rows at p. body generates the work for one place. The loop takes unroll
-// groups of four elements at a time, then single groups of four, then single elements. It changes n and p.
+// each generates a loop over n elements of the rows whose addresses are p. body generates the work
+// for one place. The loop processes unroll groups of four elements at a time, then single groups of
+// four, then single elements. It changes n and p.
 func (f *row) each(n neon.R, unroll int, p []neon.R, body func(at place)) {
 	loop := func(count int, one bool) {
 		turn, next := f.Label("turn"), f.Label("next")
@@ -110,7 +111,8 @@ func (at place) clear(x neon.V) {
 	}
 }
 
-// clears makes the mask that clear needs, in a register that stays allocated.
+// clears makes the mask that place.clear needs, in a register that stays allocated to the end of
+// the function.
 func (f *row) clears() {
 	f.first = f.Reg()
 	f.Scope(func() {
@@ -218,7 +220,8 @@ func dot3() {
 	f.total(acc)
 }
 
-// normGrad generates the last pass of the RMSNorm backward over a row.
+// normGrad generates the last pass of the RMSNorm backward over a row: the gradients of the row and
+// of the weight. With adds, the row's gradient is added to dx.
 func normGrad(adds bool) {
 	name, doc := "normGrad", "is dx = rstd·dy·w − c·x and dw += rstd·dy·x; dx may be dy."
 	if adds {

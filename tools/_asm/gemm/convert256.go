@@ -28,7 +28,8 @@ func loop8(n reg.Register, body func()) {
 	Label("done")
 }
 
-// widen256 generates the conversion of bf16 to fp32, with which a bf16 row of A is packed.
+// widen256 generates the conversion of bf16 to fp32 for AVX2. Package gemm packs a bf16 row of A
+// with it.
 func widen256() {
 	Begin("widen256", "func(dst *float32, src *uint16, n int)",
 		"writes n bf16 as fp32; n is a multiple of 8.")

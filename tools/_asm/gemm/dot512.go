@@ -78,7 +78,7 @@ func sum512(z [4]reg.Register, d reg.Register) {
 	VMOVUPS(reg.X16, Mem{Base: d})
 }
 
-// dotAhead is how many bytes ahead of the reads a dot product prefetches B.
+// dotAhead is how many bytes before it reads B a dot product prefetches it.
 const dotAhead = 1024
 
 // rowPointers returns registers with the addresses of four rows: w plus each of the four offsets, which are in memory.

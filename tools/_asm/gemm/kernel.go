@@ -10,8 +10,9 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// unroll is how many elements of K one iteration of a kernel's loop processes. In that time it also prefetches two
-// cache lines of B, and two of the next part of A.
+// unroll is how many elements of K, the dimension that a matrix product sums over, one iteration of
+// a kernel's loop processes. An iteration also prefetches two cache lines of B, and two of the next
+// part of A.
 const unroll = 16
 
 // machine describes one instruction set, and generates the matrix product kernels for it.
@@ -19,8 +20,8 @@ type machine struct {
 	name  string
 	regs  []reg.VecPhysical
 	width int // bytes of a register; a panel is two registers wide
-	// mr is the largest number of rows of a kernel. Two sums for each row, two registers for B and two for spread
-	// elements of A use all registers.
+	// mr is the largest number of rows of a kernel. With it the kernel uses all registers: two sums
+	// for each row, two for B, and two for elements of A that are broadcast to all lanes.
 	mr      int
 	element string // type of the 4-byte elements of a and b
 	zero    func(reg.Register)
@@ -57,7 +58,8 @@ func (m *machine) kernels() {
 	}
 }
 
-// kernel generates the product d = a·b + c for h rows and one panel of b.
+// kernel generates the product d = a·b + c for h rows and one panel of b (the columns that fill two
+// registers).
 func (m *machine) kernel(h int) {
 	Begin(fmt.Sprintf("kernel%sx%d", m.name, h),
 		"func(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, mask uint32, panel, block, across, down uintptr)",
@@ -116,14 +118,15 @@ func (m *machine) kernel(h int) {
 	End()
 }
 
-// rows gives access to the rows of a tile of A, which are ld bytes apart. x86 addresses are a pointer plus 1, 2, 4 or 8
-// times ld, so a few pointers reach all rows.
+// rows gives access to the rows of a part of A, which are ld bytes apart. An x86 address can be a
+// pointer plus 1, 2, 4 or 8 times ld, so a few pointers reach all rows.
 type rows struct {
 	pointers map[int]reg.Register // by the row they point to
 	ld       reg.Register
 }
 
-// reach says how to address each row: from the pointer to row from, plus after times the distance between rows.
+// reach says for each row how to address it: the pointer to row `from`, plus `after` times the
+// distance between rows.
 var reach = [...]struct{ from, after int }{
 	{0, 0}, {0, 1}, {0, 2}, {3, 0}, {0, 4}, {3, 2}, {5, 1}, {3, 4}, {0, 8}, {5, 4}, {10, 0}, {3, 8}, {10, 2}, {5, 8},
 }
@@ -154,7 +157,7 @@ func loadRows(h int) *rows {
 	return a
 }
 
-// at returns the address of the i-th element of row r, counted from the pointers.
+// at returns the address of the i-th element of row r, counted from where the pointers are now.
 func (a *rows) at(r, i int) Mem {
 	m := Mem{Base: a.pointers[reach[r].from], Disp: 4 * i}
 	if after := reach[r].after; after > 0 {
@@ -172,7 +175,8 @@ func (a *rows) move(n int) {
 	}
 }
 
-// step adds to the sums the products of one element of K, the i-th from where the pointers a and b are, for h rows.
+// step generates the products for one element of K (the dimension summed over), for h rows, and
+// adds them to the sums. The element is the i-th from where the pointers a and b are.
 func (m *machine) step(h int, a *rows, b reg.Register, i int) {
 	b0, b1 := m.regs[2*m.mr], m.regs[2*m.mr+1]
 	VMOVUPS(Mem{Base: b, Disp: 2 * m.width * i}, b0)
@@ -268,8 +272,9 @@ func finishRows256(h int, store string, c, ldc, d, ldd reg.Register,
 	}
 }
 
-// expandMask256 generates the masks of two registers of columns from the bits of mask. Bits 0–7 go to the sign bits of
-// low's lanes, and bits 8–15 to those of high. Masked moves test the sign bits. It changes ymm(12) and mask.
+// expandMask256 generates the masks for two registers of columns from the bits of mask. Bits 0–7
+// become the sign bits of low's lanes, and bits 8–15 the sign bits of high's. AVX2's masked moves
+// test the sign bits. It changes ymm(12) and mask.
 func expandMask256(mask, low, high reg.Register) {
 	counts := GP64()
 	MOVQ(U64(0x18191a1b1c1d1e1f), counts) // the byte of lane i is 31 - i

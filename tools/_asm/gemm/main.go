@@ -1,5 +1,6 @@
-// Command gemm generates the assembly of package gemm: micro-kernels of every height, packing of both operands,
-// conversion of results to bf16, and dot products for a few rows. Run it with go generate.
+// Command gemm generates the assembly of package gemm: matrix product kernels for every number of
+// rows, and dot products for a few rows. It also generates the packing of both operands and the
+// conversion of results to bf16. Run it with go generate.
 package main
 
 import (

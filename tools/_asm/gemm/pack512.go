@@ -77,8 +77,8 @@ func transpose512(bf16 bool) {
 	End()
 }
 
-// rowsAfter returns the address of the row after the last of 16 rows. Row i of them is at src plus the i-th of the
-// offsets.
+// rowsAfter returns the address of the row that follows the last of 16 rows. Row i of the 16 is at
+// src plus the i-th of the offsets.
 func rowsAfter(src, offsets reg.Register) reg.Register {
 	next := GP64()
 	MOVQ(Mem{Base: offsets, Disp: 8 * 15}, next)
@@ -101,7 +101,8 @@ func transposeBlock512(dst, stride reg.Register, load func(r int, z, free reg.Re
 	}
 }
 
-// widen512 generates the conversion of bf16 to fp32, with which a bf16 row of A is packed.
+// widen512 generates the conversion of bf16 to fp32 for AVX-512. Package gemm packs a bf16 row of A
+// with it.
 func widen512() {
 	Begin("widen512", "func(dst *float32, src *uint16, n int)",
 		"writes n bf16 as fp32.")

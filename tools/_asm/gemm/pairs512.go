@@ -11,9 +11,10 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// machinePairs describes kernels that multiply bf16 with the instruction VDPBF16PS, two elements of K at a time. In
-// both packed operands a pair of bf16 takes the place of an fp32 element. The first of a pair is in the upper half,
-// because the instruction adds the product of the upper halves first.
+// machinePairs describes kernels that multiply bf16 with the instruction VDPBF16PS, two elements of
+// K (the dimension that is summed over) at a time. In both packed operands a pair of bf16 takes the
+// place of an fp32 element. The first of a pair is in the upper half, because the instruction adds
+// the product of the upper halves first.
 var machinePairs = &machine{
 	name:  "Pairs",
 	regs:  ZMMs,
@@ -40,7 +41,8 @@ func vdpbf16ps(y, x, acc reg.Register) {
 	Instruction(&ir.Instruction{Opcode: "WORD", Operands: []Op{U16(0x52 | (0xc0|d<<3|s)<<8)}})
 }
 
-// loadPairs reads n ≤ 32 bf16 as pairs into z. Elements outside mask become 0; a nil mask reads all elements.
+// loadPairs reads up to 32 consecutive bf16 at m into z and swaps each two, which makes them pairs.
+// Elements outside mask become 0; a nil mask reads all elements.
 func loadPairs(m Mem, z, mask reg.Register) {
 	if mask != nil {
 		VMOVDQU16_Z(m, mask, z)

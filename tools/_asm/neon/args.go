@@ -6,8 +6,8 @@ import (
 	"go/parser"
 )
 
-// arg is where an argument or result of a function is on the stack: at is its offset in bytes from the first argument,
-// and size its size.
+// arg says where an argument or result of a function is on the stack. Its offset in bytes from the
+// first argument is at, and its size in bytes size.
 type arg struct{ at, size int }
 
 // layout returns where the arguments and results of a Go function with this signature are, by name, and their total

@@ -54,7 +54,8 @@ type Func struct {
 	labels int
 }
 
-// generals lists the general registers that generated functions may use. Go reserves the others.
+// generals lists the numbers of the general registers that generated functions may use. Go reserves
+// the others.
 var generals = [...]R{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23, 24, 25}
 
 // Begin starts a function called name. In the Go stub its comment is the name followed by doc. If an earlier function

@@ -68,7 +68,7 @@ func (f *Func) SADDW2(d, n, m V) { f.three(0x4e601000, "saddw2", d, n, m, "4s", 
 func (f *Func) ADDHN(d, n, m V)  { f.three(0x0e604000, "addhn", d, n, m, "4h", "4s", "4s") }
 func (f *Func) ADDHN2(d, n, m V) { f.three(0x4e604000, "addhn2", d, n, m, "8h", "4s", "4s") }
 
-// Instructions with two registers: d is the destination, n the operand.
+// The functions below are instructions with two registers: d is the destination, n the operand.
 
 func (f *Func) two(code uint32, name string, d, n V, dn, nn, end string) {
 	f.word(code|uint32(n)<<5|uint32(d), "%s v%d.%s, v%d.%s%s", name, d, dn, n, nn, end)

@@ -90,7 +90,8 @@ func assembled(t *testing.T, clang string, lines []string) []uint32 {
 	return words
 }
 
-// TestLayout: arguments lie as Go's ABI0 has them.
+// TestLayout: arguments and the result are at the stack offsets that Go's calling convention for
+// assembly (ABI0) prescribes.
 func TestLayout(t *testing.T) {
 	args, size := layout("func(k int, a *float32, mask uint32, b *float32, x, y float32, acc bool) float32")
 	want := map[string]arg{"k": {0, 8}, "a": {8, 8}, "mask": {16, 4}, "b": {24, 8}, "x": {32, 4}, "y": {36, 4}, "acc": {40, 1}, "ret": {48, 4}}

@@ -82,7 +82,9 @@ func decode16(v isa) {
 	End()
 }
 
-// The encoder selects a table entry by a number's upper bits: see the function place in host/optim/codes.go.
+// These constants are for the encoder of quantized moments. It selects a table entry by a number's
+// upper 16 bits, from bucketLow to bucketHigh for positive numbers: see the function place in
+// host/optim/codes.go.
 const (
 	bucketShift = 16
 	bucketLow   = 0x3400
@@ -90,8 +92,8 @@ const (
 	bucketSpan  = bucketHigh - bucketLow + 1
 )
 
-// encode16Wide generates the encoder of 4-bit codes for AVX-512. It works like encode, except that its table is small
-// enough for registers.
+// encode16Wide generates the encoder of 4-bit codes for AVX-512. It finds codes in a table like
+// encode, but this table is small enough for registers.
 func encode16Wide(v isa) {
 	v.Begin("encode16", "func(words *[2][32]uint32, least, offset, lowerBits uint32, x *float32, codes *byte, n int, scale *float32)",
 		"sets codes to those of n numbers over the scale, two a byte; n is a multiple of the lanes.")

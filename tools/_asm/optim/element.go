@@ -62,8 +62,9 @@ func newElement(v isa, rule string, moments int, split bool, grad string) *eleme
 	return s
 }
 
-// factors loads the numbers at the argument c, such as the learning rate, and spreads each over a register. They go to
-// the registers in to, in order; a nil skips a number.
+// factors loads the numbers at the generated function's argument c, such as the learning rate, and
+// broadcasts each to all lanes of a register. The registers are stored in to, in the order of the
+// numbers; a nil skips a number.
 func (s *element) factors(to ...*reg.VecVirtual) {
 	c := Arg("c")
 	for i, r := range to {

@@ -120,8 +120,9 @@ func round(v isa) {
 	End()
 }
 
-// roundBy generates the stochastic rounding of two registers of numbers. Each number uses 16 bits of draws, which holds
-// random numbers, in order. exponent and quiet hold constants for infinities and NaNs.
+// roundBy generates the stochastic rounding of two registers of numbers. Each number uses 16 random
+// bits from draws, in order. exponent and quiet hold the constants with which infinities and NaNs
+// are treated.
 func (v isa) roundBy(from, to reg.GPVirtual, disp int, draws, exponent, quiet reg.VecVirtual) {
 	var rounded [2]reg.VecVirtual
 	for i := range rounded {

@@ -24,7 +24,7 @@ func lion(v isa, split bool, grad string) {
 		VADDPS(d, m, m)
 		s.normal(m, d, s.zero, s.exponent)
 		VMOVUPS(m, At(s.m, 4*disp))
-		// The learning rate with the sign of c, or 0 if c is 0.
+		// d becomes the learning rate with the sign of c, or 0 if c is 0.
 		VANDPS(s.sign, c, d)
 		VORPS(rate, d, d)
 		const notEqual = 4 // or unordered
@@ -121,9 +121,10 @@ func average(v isa, split bool) {
 	})
 }
 
-// prepare generates the first step of Muon for a matrix. It updates the momentum from a gradient, and writes the matrix
-// that is to be orthogonalized. grad and handed are the types of the gradient and of this matrix. The factors: clip,
-// two pairs of interpolation weight and mask (see lerp), and a mask with all bits set for Nesterov momentum.
+// prepare generates the first step of Muon for a matrix. It updates the momentum from a gradient,
+// and writes the matrix that the device then orthogonalizes. The gradient has type grad, the matrix
+// type handed. The factors: clip, two pairs of interpolation weight and mask (see lerp), and a mask
+// with all bits set for Nesterov momentum.
 func prepare(v isa, grad, handed string) {
 	v.Begin("prepare"+grad+"To"+handed, "func(m *float32, grad, to *byte, n int, c *[8]float32)",
 		"moves n elements of a momentum; n is a multiple of the lanes.")

@@ -10,8 +10,9 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// exponential computes e^x. With x = n·ln 2 + r, the result is e^r·2^n, where e^r = 1 + r + r²·q(r). The polynomial q
-// of degree 4 minimizes the largest relative error over |r| ≤ ln 2 / 2. That error is 4e-9, so rounding dominates.
+// exponential generates e^x; its fields are the constants. With x = n·ln 2 + r, the result is
+// e^r·2^n, where e^r = 1 + r + r²·q(r). The polynomial q of degree 4 minimizes the largest relative
+// error over |r| ≤ ln 2 / 2. That error is 4e-9, so rounding dominates.
 type exponential struct {
 	isa
 	low, high, log2e, magic, ln2hi, ln2lo, one Op

@@ -42,7 +42,8 @@ func (s sigmoid) of(x reg.VecVirtual) reg.VecVirtual {
 	return r
 }
 
-// unit generates a gated linear unit x·sigmoid(z). The kind says which function of x z is.
+// unit generates a gated linear unit x·sigmoid(z). The kind says which function of x the argument z
+// is.
 type unit struct {
 	sigmoid
 	kind                     string
@@ -79,8 +80,9 @@ func (v isa) newUnit(kind string) unit {
 	return u
 }
 
-// argument generates z, the argument of the unit's sigmoid, and returns its register. With slope it also returns dz/dx;
-// nil: dz/dx is 1. The square of x is capped where σ(z) is already 0 or 1, so that 0 times dz/dx stays 0.
+// argument generates z, the argument of the unit's sigmoid, and returns its register. With slope it
+// also returns dz/dx; nil: dz/dx is 1. The square of x is capped at a value from which on
+// sigmoid(z) is 0 or 1. So dz/dx stays finite, and 0 times dz/dx stays 0.
 func (u unit) argument(x reg.VecVirtual, slope bool) (z, dz reg.VecVirtual) {
 	if u.kind == swiglu {
 		return x, nil

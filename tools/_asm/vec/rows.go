@@ -167,7 +167,8 @@ func dot3(v isa) {
 	v.total(acc)
 }
 
-// normGrad generates the last pass of the RMSNorm backward over a row.
+// normGrad generates the last pass of the RMSNorm backward over a row: the gradients of the row and
+// of the weight. With adds, the row's gradient is added to dx.
 func normGrad(v isa, adds bool) {
 	name, doc := "normGrad", "is dx = rstd·dy·w − c·x and dw += rstd·dy·x; dx may be dy."
 	if adds {

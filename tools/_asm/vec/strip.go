@@ -62,8 +62,8 @@ func (s *strip) over(label string, n, offset reg.GPVirtual, body func(at reg.GPV
 	Label(label + "Done")
 }
 
-// blank generates the filling of rows with zeros, from the byte offset up to width columns. It may write up to one
-// register too far.
+// blank generates the filling of rows with zeros, from the byte offset on up to width columns. It
+// writes whole registers, so up to one register beyond.
 func (s *strip) blank(label string, offset reg.GPVirtual, zero reg.Register, rows ...reg.GPVirtual) {
 	end := GP64()
 	MOVQ(s.width, end)

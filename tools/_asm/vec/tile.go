@@ -101,8 +101,9 @@ func (t *tiler) row(r, disp int) Mem {
 	return Mem{Base: t.a, Index: t.rows[odd], Scale: uint8(scale), Disp: disp}
 }
 
-// products generates the sums over k. If a is stored by rows, it takes four elements of K at a time, then one at a
-// time. If a is stored by columns, it takes one at a time.
+// products generates the sums over k (the dimension that is summed over). If a is stored by rows,
+// the loop takes four elements of k at a time, then one at a time. If a is stored by columns, it
+// takes one at a time.
 func (t *tiler) products(label string, k reg.GPVirtual) {
 	const unroll = 4
 	loop := func(name, next string, count int) {
@@ -127,7 +128,8 @@ func (t *tiler) products(label string, k reg.GPVirtual) {
 	Label(label + "Finish")
 }
 
-// step adds to the sums the products of one element of K, the i-th from where the pointers are.
+// step generates the products for one element of k (the dimension summed over), the i-th from where
+// the pointers are, and adds them to the sums.
 func (t *tiler) step(i int) {
 	var b []reg.VecVirtual
 	for j := range t.regs {
@@ -146,7 +148,8 @@ func (t *tiler) step(i int) {
 	}
 }
 
-// finish adds c to the sums if the argument acc is set, and then stores them to c.
+// finish adds the values at c to the sums if the generated function's argument acc is set. It then
+// stores the sums at c.
 func (t *tiler) finish(label string, c reg.GPVirtual) {
 	stride, p := Arg("cstride"), GP64()
 	flag := GP8()

@@ -1,4 +1,4 @@
-// Element and reduction kernels of the interpreter's own tests.
+// Small kernels on elements and rows, which test the PTX interpreter.
 #include "common.cuh"
 
 extern "C" {
@@ -30,9 +30,8 @@ __global__ __launch_bounds__(128) void row_sum(float *y, const float *x, int n) 
   if (threadIdx_x == 0) y[blockIdx_x] = sum;
 }
 
-// collatz: y (n) = how many steps x takes to reach 1, so threads of a warp take
-// different numbers of steps; 0 gives 0, and a number that rises above 10^6 gives
-// -1.
+// collatz: y (n) = the number of steps of the Collatz sequence from x to 1, so that threads of a
+// warp take different numbers of steps. 0 gives 0, and a sequence that rises above 10^6 gives -1.
 __global__ __launch_bounds__(256) void collatz(int *y, const u32 *x, int n) {
   int i = blockIdx_x * 256 + threadIdx_x;
   if (i >= n) return;
@@ -52,7 +51,7 @@ __global__ __launch_bounds__(256) void collatz(int *y, const u32 *x, int n) {
   y[i] = steps;
 }
 
-// pick: y[i] = one of several functions of x[i], chosen by a table of branches.
+// pick: y[i] = one of several functions of x[i], chosen by a branch through a table (brx.idx).
 __global__ __launch_bounds__(64) void pick(int *y, const int *x, int n) {
   int i = blockIdx_x * 64 + threadIdx_x;
   if (i >= n) return;

@@ -1,6 +1,6 @@
-// A small matrix product, made in the way of the shipped ones: cp.async into two
-// buffers, ldmatrix, mma. c (m, n) f32 = a (m, k) · b (k, n), both bf16. m and n
-// are multiples of 64, k of 32.
+// A small matrix product that uses the same instructions as mt's own kernels: cp.async into two
+// buffers, ldmatrix, mma. c (m, n) f32 = a (m, k) · b (k, n), both bf16. m and n are multiples of
+// 64, k of 32.
 #include "common.cuh"
 
 static constexpr int TILE = 64, DEPTH = 32, ROW_A = 40, ROW_B = 72; // padded rows
