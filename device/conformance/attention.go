@@ -33,8 +33,6 @@ var attentionShapes = []attentionShape{
 	{queries: []int{530, 3}, heads: 2, kvHeads: 2, dim: 20},
 	{queries: []int{40, 90}, heads: 2, kvHeads: 1, dim: 128},
 	{queries: []int{30}, heads: 5, kvHeads: 1, dim: 256},
-	{queries: []int{37, 1}, heads: 2, kvHeads: 1, dim: 512, beyond: 8},
-	{queries: []int{18, 3}, heads: 2, kvHeads: 2, dim: 320, beyond: 1},
 	{queries: []int{300, 20}, heads: 2, kvHeads: 1, dim: 16, window: 1},
 	{queries: []int{300, 20}, heads: 2, kvHeads: 1, dim: 16, window: 37},
 	{queries: []int{600}, heads: 2, kvHeads: 1, dim: 8, window: 260},
@@ -48,9 +46,11 @@ var attentionShapes = []attentionShape{
 	{queries: []int{300, 20}, heads: 2, kvHeads: 1, dim: 16, window: 37, softcap: 2},
 	{queries: []int{40, 90}, heads: 2, kvHeads: 1, dim: 128, softcap: 50},
 	{queries: []int{30}, heads: 3, kvHeads: 1, dim: 256, window: 7, softcap: 1},
-	{queries: []int{40, 3}, heads: 1, kvHeads: 1, dim: 512, window: 24, softcap: 1.5},
 	{queries: []int{530, 3}, heads: 1, kvHeads: 1, dim: 96, softcap: 3},
 	{queries: []int{1, 5, 0}, keys: []int{1, 290, 4}, heads: 4, kvHeads: 2, dim: 64, beyond: 1, softcap: 1.5},
+	{queries: []int{37, 1}, heads: 2, kvHeads: 1, dim: 512, beyond: 8},
+	{queries: []int{40, 3}, heads: 1, kvHeads: 1, dim: 512, window: 24, softcap: 1.5},
+	{queries: []int{18, 3}, heads: 2, kvHeads: 2, dim: 320, beyond: 1},
 }
 
 func attentionCases(add func(string, func(*rig))) {

@@ -372,7 +372,7 @@ func shapesFor(kind string, small bool) shapes {
 			params: [2]int64{1 << 10, 1 << 14}, rows: [2]int{2, 64}, file: 1 << 16}
 		sizes = []int{32}
 	case kind == "cuda":
-		s.lengths, s.dims, s.tokens, s.copies, s.operations = []int{512, 2048, 8192}, []int{64, 128}, 16384, 256<<20, [2][2]int{{64, 128}, {8192, 4096}}
+		s.lengths, s.dims, s.tokens, s.copies, s.operations = []int{512, 2048, 8192}, []int{64, 128, 512}, 16384, 256<<20, [2][2]int{{64, 128}, {8192, 4096}}
 		s.params[1], sizes = 64<<20, []int{512, 2048, 4096, 8192}
 	}
 	for _, n := range sizes {

@@ -107,6 +107,55 @@ func TestCUDAFollowsTheCPU(t *testing.T) {
 	}
 }
 
+// TestWidestHeadsOnCUDA trains a model with full attention over heads of 512 elements beside narrow windowed ones, over
+// several documents a row. The bounds are those of TestCUDAFollowsTheCPU.
+func TestWidestHeadsOnCUDA(t *testing.T) {
+	testkit.NotShort(t)
+	if testkit.Race {
+		t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
+	}
+	cpu := newScene(t, `device: cpu
+compute_dtype: fp32
+packing: true
+max_seq_len: 30
+max_steps: 3
+model:
+  model_type: gemma4_text
+  hidden_size: 16
+  intermediate_size: 24
+  num_hidden_layers: 2
+  layer_types: [sliding_attention, full_attention]
+  sliding_window: 5
+  num_attention_heads: 2
+  num_key_value_heads: 1
+  head_dim: 16
+  global_head_dim: 512
+  num_global_key_value_heads: 1
+  attention_k_eq_v: true
+  hidden_size_per_layer_input: 0
+  vocab_size: 48
+  max_position_embeddings: 32
+  initializer_range: 0.1
+`)
+	cpu.mustTrain(t)
+	want := lossesOf(t, cpu.out)
+	for dtype, bound := range map[string]float64{"fp32": 1.0 / (1 << 19), "bf16": 1.0 / (1 << 9)} {
+		s := cpu.in(t).with("device: cuda\ncompute_dtype: " + dtype + "\n")
+		if out, err := s.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, emu.Options{})}); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		got := lossesOf(t, s.out)
+		if len(got) != 3 || len(want) != 3 {
+			t.Fatalf("%s: losses %v on the GPU, %v on the CPU, want 3", dtype, got, want)
+		}
+		for i := range got {
+			if d := math.Abs(got[i]-want[i]) / want[i]; !(d <= bound) {
+				t.Errorf("%s: step %d: loss %v on the GPU, %v on the CPU", dtype, i+1, got[i], want[i])
+			}
+		}
+	}
+}
+
 // TestCUDADepthsChangeNothing: neither the order in which the streams' work runs nor the smallest
 // depths change a bit of the result.
 func TestCUDADepthsChangeNothing(t *testing.T) {

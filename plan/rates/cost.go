@@ -157,7 +157,7 @@ func (c *Costs) attention(a *op.AttentionShape, dtype device.DType, bytes int64,
 	if flops <= 0 {
 		return out
 	}
-	table := c.device.Attention[name(dtype)]
+	table := alike(c.device.Attention[name(dtype)], a.Dim)
 	length := float64(a.TK) / float64(a.Seqs)
 	if a.Window > 0 {
 		length = min(length, float64(a.Window))
@@ -171,6 +171,24 @@ func (c *Costs) attention(a *op.AttentionShape, dtype device.DType, bytes int64,
 		return square(math.Log(length/float64(t.Length))) + square(2*math.Log(float64(a.Dim)/float64(t.Dim))), 1 / (rate * 1e12)
 	})
 	out.Seconds += max(flops*perFLOP, out.Bytes/(c.device.Bandwidth*1e9))
+	return out
+}
+
+// narrowHead is the largest head dimension of the kernels whose warps do not share rows. Wider heads are far slower.
+const narrowHead = 256
+
+// alike returns the entries of table whose kernels are of the same kind as those for heads of dim elements; all entries
+// if there are none.
+func alike(table []Attention, dim int) []Attention {
+	var out []Attention
+	for _, t := range table {
+		if (t.Dim > narrowHead) == (dim > narrowHead) {
+			out = append(out, t)
+		}
+	}
+	if len(out) == 0 {
+		return table
+	}
 	return out
 }
 

@@ -93,6 +93,25 @@ func TestAttentionCosts(t *testing.T) {
 	}
 }
 
+// TestWideAttentionCosts: rates of heads over 256 elements do not change those of narrower ones, and hold for all wider
+// ones. Without them the others' rates hold.
+func TestWideAttentionCosts(t *testing.T) {
+	table := []Attention{{Length: 1024, Dim: 128, Forward: 100, Backward: 50}, {Length: 1024, Dim: 512, Forward: 20, Backward: 10}}
+	x := tensor(device.BF16, 1)
+	for _, tc := range []struct {
+		table []Attention
+		dim   int
+		rate  float64
+	}{{table, 64, 100}, {table, 256, 100}, {table, 257, 20}, {table, 512, 20}, {table[:1], 512, 100}, {table[1:], 64, 20}} {
+		m := &Machine{Device: Device{Bandwidth: 1e5, Attention: map[string][]Attention{"bf16": tc.table}}}
+		shape := op.AttentionShape{Seqs: 1, TQ: 1024, TK: 1024, MaxQ: 1024, MaxK: 1024, Heads: 8, KVHeads: 8, Dim: tc.dim}
+		want := 4 * float64(tc.dim) * 8 * 1024 * 1025 / 2 / (tc.rate * 1e12)
+		if got := NewCosts(m).Op(&op.Attention{AttentionShape: shape, Q: x}).Seconds; math.Abs(got-want) > 1e-6*want {
+			t.Errorf("heads of %d, %d rates: %g s, want %g", tc.dim, len(tc.table), got, want)
+		}
+	}
+}
+
 // TestMoved: an operation listed in Device.Ops has the cost given there. Any other takes the launch
 // time plus its bytes at the rate of device memory.
 func TestMoved(t *testing.T) {

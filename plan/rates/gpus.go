@@ -24,10 +24,10 @@ type gpu struct {
 	host       string // a host that is common for the GPU, in the format of ParseHost
 }
 
-// heads has a GPU's rates of bf16 attention, for head dimensions 64 and 128.
+// heads has a GPU's rates of bf16 attention, for head dimensions 64, 128 and 512.
 type heads struct {
-	of64, of128 reaches
-	source      string
+	of64, of128, of512 reaches
+	source             string
 }
 
 // reaches has attention rates in TFLOP/s for sequences of 1,024 tokens (short) and 8,192 tokens
@@ -41,7 +41,13 @@ func (r reaches) times(f float64) reaches {
 // times scales the rates by f, for another GPU that runs the same kernels f times as fast. The
 // result has the given source.
 func (h heads) times(f float64, source string) heads {
-	return heads{h.of64.times(f), h.of128.times(f), source}
+	return heads{h.of64.times(f), h.of128.times(f), h.of512.times(f), source}
+}
+
+// with512 returns h with rates for head dimension 512.
+func (h heads) with512(r reaches) heads {
+	h.of512 = r
+	return h
 }
 
 // mt has its own attention kernels, so nobody has published their rates. The rates here come from the emulator, which
@@ -55,12 +61,13 @@ const (
 )
 
 var (
-	onH100 = heads{reaches{293, 244, 502, 418}, reaches{415, 309, 720, 529}, ""}.times(tooHigh, counted+" (sm_90a), and 602/718 of that, as of FlashAttention-3")
-	onA100 = heads{reaches{127, 102, 169, 127}, reaches{163, 114, 213, 159}, counted}
-	on4090 = heads{reaches{124, 96, 144, 131}, reaches{129, 84, 149, 130}, counted}
+	onH100 = heads{of64: reaches{293, 244, 502, 418}, of128: reaches{415, 309, 720, 529}}.
+		times(tooHigh, counted+" (sm_90a), and 602/718 of that, as of FlashAttention-3; heads of 512 as counted").with512(portableH100.of512)
+	onA100 = heads{reaches{127, 102, 169, 127}, reaches{163, 114, 213, 159}, reaches{98, 46, 122, 67}, counted}
+	on4090 = heads{reaches{124, 96, 144, 131}, reaches{129, 84, 149, 130}, reaches{113, 49, 125, 83}, counted}
 	// portableH100 has the rates that mt's attention kernels for any GPU, not the ones for sm_90a,
 	// reach on an H100.
-	portableH100 = heads{reaches{206, 139, 248, 171}, reaches{273, 149, 361, 196}, counted}
+	portableH100 = heads{reaches{206, 139, 248, 171}, reaches{273, 149, 361, 196}, reaches{171, 70, 204, 114}, counted}
 )
 
 // bus has the rates of a link between host and device.
@@ -211,7 +218,8 @@ func (g *gpu) device() (Device, Link) {
 		Products: map[string][]Product{"bf16": {{Rate: Round(g.bf16.value)}}, "fp32": {{Rate: Round(g.fp32.value)}}},
 		Attention: map[string][]Attention{
 			"bf16": {at(1024, 64, a.of64.shortForward, a.of64.shortBackward), at(1024, 128, a.of128.shortForward, a.of128.shortBackward),
-				at(8192, 64, a.of64.longForward, a.of64.longBackward), at(8192, 128, a.of128.longForward, a.of128.longBackward)},
+				at(8192, 64, a.of64.longForward, a.of64.longBackward), at(8192, 128, a.of128.longForward, a.of128.longBackward),
+				at(1024, 512, a.of512.shortForward, a.of512.shortBackward), at(8192, 512, a.of512.longForward, a.of512.longBackward)},
 			"fp32": {at(8192, 64, 0.8*fp32*g.fp32.value, 0.8*fp32*g.fp32.value), at(8192, 128, fp32*g.fp32.value, fp32*g.fp32.value)},
 		},
 		Sources: map[string]string{

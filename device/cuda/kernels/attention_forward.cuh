@@ -15,14 +15,15 @@
 #include "attention.cuh"
 
 template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward {
-  static constexpr int PARKED = 2;
   static constexpr int THREADS = WARPS * 32, BM = WARPS / SPLIT * MT * 16, W = D / SPLIT; // W: columns of a warp
   static constexpr int COLUMNS = D / PARTS, ROWS = BN / PARTS; // of a part of K, and of V
   using Tile = SharedTile<D>;
   using KeyTile = SharedTile<COLUMNS>;
   static constexpr int BUFFERS_AT = SPLIT == 1 ? BM * Tile::PITCH : 0, BUFFER = ROWS * Tile::PITCH;
   static constexpr int HALVES_AT = BUFFERS_AT + 2 * BUFFER, PARKED_AT = HALVES_AT + WARPS * 16 * BN * 4; // with SPLIT 2
-  static constexpr int KEPT = SPLIT == 1 ? 1 : W / 16 - PARKED; // steps of Q in registers; PARKED others are in shared memory
+  // With SPLIT 2, Q is multiplied in steps of 16 columns: KEPT of them stay in registers, PARKED in shared memory, since
+  // ptxas spills registers with fewer.
+  static constexpr int PARKED = 2, KEPT = SPLIT == 1 ? 1 : W / 16 - PARKED;
   static_assert(BN * KeyTile::PITCH == BUFFER && ROWS % 16 == 0);
   static_assert(SPLIT == 1 || (SPLIT == 2 && MT == 1 && PARTS == 1 && 2 * BUFFER >= BM * Tile::PITCH)); // Q is staged in the buffers
 
@@ -40,7 +41,7 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
   DEV int own(int thread) { return (thread >> 5) / SPLIT * MT * 16; }
   DEV int column(int thread) { return (thread >> 5) % SPLIT * W; }
 
-  // keep loads this warp's columns of Q from the buffers into registers.
+  // keep moves this warp's columns of Q from the buffers to registers and to where parked says.
   METHOD void keep(u32 shared) {
     copy_async_commit();
     arrived();
@@ -55,6 +56,8 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
     }
     sync_threads();
   }
+
+  // parked is where this lane's elements of a parked step lie.
   DEV u32 parked(u32 shared, int i) { return shared + PARKED_AT + i * THREADS * 16 + thread_now() * 16; }
 
   // half_scores is s = Q·Kᵀ of this warp's columns.
@@ -80,8 +83,9 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
     }
   }
 
-  // put gives this warp's products to the other warp of its rows; get adds that warp's.
+  // half is where this lane's products of a warp lie.
   DEV u32 half(u32 shared, int warp) { return shared + HALVES_AT + warp * (16 * BN * 4) + (thread_now() & 31) * 16; }
+  // put gives this warp's products to the other warp of its rows; get adds the other warp's.
   DEV void put(const float (&s)[MT][BN / 8][4], u32 shared) {
     u32 to = half(shared, thread_now() >> 5);
 #pragma unroll

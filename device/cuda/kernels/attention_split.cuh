@@ -15,6 +15,8 @@
 
 #include "attention_backward.cuh"
 
+// SplitGradients has blocks of GROUPS groups, each of SPLIT warps with 16 rows. With
+// KEYS, rows are keys.
 template <int D, int GROUPS, bool KEYS> struct SplitGradients {
   static constexpr int SPLIT = 4, THREADS = GROUPS * SPLIT * 32, ROWS = GROUPS * 16, COUNT = 16, W = D / SPLIT;
   using Tile = SharedTile<D>;

@@ -3,12 +3,14 @@ package kernels_test
 import (
 	"bytes"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 
 	"mt/cudart/emu/ptx"
 	"mt/device"
 	"mt/device/cuda/kernels"
+	"mt/device/op"
 	"mt/internal/testkit"
 )
 
@@ -65,4 +67,42 @@ func TestMissingBarriers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestMissingBarriersOfSplitHeads removes every barrier of the attention kernels whose warps share rows, one at a time.
+// Each is needed. Rows of one block have no query or see no key of a tile, so that warps which idle run too.
+func TestMissingBarriersOfSplitHeads(t *testing.T) {
+	testkit.NotShort(t)
+	if testkit.Race {
+		t.Skip("slow under the race detector, which runs the same interpreter in TestOp")
+	}
+	const module = "attention_512"
+	source := string(kernels.PTX(module))
+	found := regexp.MustCompile(`bar\.sync[^;]*;`).FindAllStringIndex(source, -1)
+	if len(found) != 19 {
+		t.Errorf("%s has %d barriers, this test knows 19", module, len(found))
+	}
+	for _, at := range append([][]int{{0, 0}}, found...) {
+		dev := newRig()
+		dev.modules[module] = testkit.Must(ptx.Parse(module+".ptx", source[:at[0]]+strings.Repeat(" ", at[1]-at[0])+source[at[1]:]))(t)
+		if err := splitHeads(t, dev); (err == nil) != (at[1] == 0) {
+			t.Errorf("without the barrier in line %d of %s.ptx: %v", 1+strings.Count(source[:at[0]], "\n"), module, err)
+		}
+	}
+}
+
+// splitHeads runs attention over heads of 512 elements, forward and backward.
+func splitHeads(t *testing.T, dev *rig) error {
+	const n, dim = 70, 512
+	r := newAttentionRun(t, dev, device.BF16, attentionCase{queries: []int{n}, heads: 1, kvHeads: 1, dim: dim})
+	var in [4]device.Tensor
+	for i := range in {
+		in[i], _ = r.random(n, dim, dim)
+	}
+	out := func() device.Tensor { return r.alloc(device.BF16, n*dim, 0) }
+	o, lse := out(), r.alloc(device.F32, n, 0)
+	kernels.Attention(r.s, &op.Attention{AttentionShape: r.shape, O: o, LSE: lse, Q: in[0], K: in[1], V: in[2], QStride: dim, KStride: dim})
+	kernels.AttentionBackward(r.s, &op.AttentionBackward{AttentionShape: r.shape, DQ: out(), DK: out(), DV: out(), DO: in[3], O: o, LSE: lse,
+		Q: in[0], K: in[1], V: in[2], QStride: dim, KStride: dim, DQStride: dim, DKStride: dim, Delta: r.alloc(device.F32, n, 0)})
+	return r.s.err
 }
