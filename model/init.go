@@ -18,7 +18,7 @@ import (
 // order of calls nor on the rows requested together.
 func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	switch p.Role {
-	case RoleAttnNorm, RolePostAttnNorm, RoleQNorm, RoleKNorm, RoleQANorm, RoleKVANorm, RoleMLPNorm, RolePostMLPNorm, RoleFinalNorm,
+	case RoleAttnNorm, RolePostAttnNorm, RoleQNorm, RoleKNorm, RoleQANorm, RoleKVANorm, RoleIndexKNorm, RoleMLPNorm, RolePostMLPNorm, RoleFinalNorm,
 		RoleExpertNorm, RolePostDenseNorm, RolePostExpertNorm, RolePerLayerPostNorm, RolePerLayerNorm:
 		fill(dst, 1-c.NormOffset)
 		return
@@ -53,7 +53,7 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 			dst[i] = float32(math.Log(least + (16-least)*p.uniform(row+i, seed)))
 		}
 		return
-	case RoleRecurInBias, RoleRecurTapsBias, RoleRecurOutBias, RoleQKVBias, RoleQABias, RoleKVABias, RoleOBias, RoleGateUpBias, RoleUpBias, RoleDownBias, RoleAttnNormBias, RoleMLPNormBias, RoleFinalNormBias,
+	case RoleRecurInBias, RoleRecurTapsBias, RoleRecurOutBias, RoleQKVBias, RoleQABias, RoleKVABias, RoleIndexKNormBias, RoleOBias, RoleGateUpBias, RoleUpBias, RoleDownBias, RoleAttnNormBias, RoleMLPNormBias, RoleFinalNormBias,
 		RoleExpertGateUpBias, RoleExpertDownBias, RoleChoiceBias, RoleLMHeadBias:
 		fill(dst, 0)
 		return

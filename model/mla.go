@@ -12,7 +12,8 @@ type MLA struct {
 	QRank, KVRank              int // widths of the latent vectors, which are normed; QRank 0: queries come from the hidden state
 	NopeDim, RopeDim, ValueDim int // elements of a head; ValueDim may be smaller or larger than the width of keys
 	NormEps                    float32
-	Bias                       bool // the projections to the latent vectors have biases
+	Bias                       bool     // the projections to the latent vectors have biases
+	Indexer                    *Indexer // nil: a query attends to all keys before it
 }
 
 // mlaTensors are the tensor names of a block with MLA, after the block's prefix.
@@ -25,6 +26,12 @@ var mlaTensors = tensors{
 	RoleKVABias: {"self_attn.kv_a_proj_with_mqa.bias"},
 	RoleKVANorm: {"self_attn.kv_a_layernorm.weight"},
 	RoleKVB:     {"self_attn.kv_b_proj.weight"},
+
+	RoleIndexQ:         {"self_attn.indexer.wq_b.weight"},
+	RoleIndexK:         {"self_attn.indexer.wk.weight"},
+	RoleIndexKNorm:     {"self_attn.indexer.k_norm.weight"},
+	RoleIndexKNormBias: {"self_attn.indexer.k_norm.bias"},
+	RoleIndexWeights:   {"self_attn.indexer.weights_proj.weight"},
 }
 
 // tensorNames returns the tensor names of role r in a block with MLA; nil: the role is not
@@ -53,7 +60,8 @@ func (n blockNames) mla() []Param {
 	}
 	p = append(p, matrix(RoleQB, cmp.Or(l.QRank, c.HiddenSize), n.stored(RoleQB, c.NumHeads*c.HeadDim)))
 	narrow(RoleKVA, RoleKVABias, RoleKVANorm, l.KVRank+l.RopeDim, l.KVRank)
-	return append(p, matrix(RoleKVB, l.KVRank, n.stored(RoleKVB, c.NumHeads*(l.NopeDim+l.ValueDim))))
+	p = append(p, matrix(RoleKVB, l.KVRank, n.stored(RoleKVB, c.NumHeads*(l.NopeDim+l.ValueDim))))
+	return append(p, n.indexer()...)
 }
 
 // mlaKeys are the keys of config.json that Config.mlaFields reads.

@@ -85,6 +85,13 @@ const (
 	RoleKVABias Role = "kv_a_bias" // block (KVRank+RopeDim)
 	RoleKVANorm Role = "kv_a_norm" // block (KVRank)
 	RoleKVB     Role = "kv_b"      // block (H·(NopeDim+ValueDim), KVRank): per head key, then value
+	// Roles of the indexer of sparse attention, with I heads of X elements. The choice of keys has no gradient, so they are
+	// never trained.
+	RoleIndexQ         Role = "index_q"           // block (I·X, QRank)
+	RoleIndexK         Role = "index_k"           // block (X, h)
+	RoleIndexKNorm     Role = "index_k_norm"      // block (X)
+	RoleIndexKNormBias Role = "index_k_norm_bias" // block (X)
+	RoleIndexWeights   Role = "index_weights"     // block (I, h)
 	// Roles of a recurrence, which replace RoleQKV and RoleO. Shapes are for a gated delta net,
 	// with K columns of all keys and V of all values. RoleRecurIn has 3·h rows (b, c, x) in a gated
 	// short convolution, and z, x, b, c and a step per head in Mamba-2.

@@ -229,6 +229,13 @@ var presets = map[string]map[string]any{
 		"n_routed_experts": 64, "n_shared_experts": 1, "num_experts_per_tok": 4, "moe_intermediate_size": 1536, "routed_scaling_factor": 1.8,
 		"rope_theta": 1e6, "eos_token_id": []any{154820, 154827, 154829}, "pad_token_id": 154820},
 
+	"glm-5": {"model_type": "glm_moe_dsa", "hidden_size": 6144, "intermediate_size": 12288, "num_hidden_layers": 78,
+		"num_attention_heads": 64, "num_key_value_heads": 64, "vocab_size": 154880, "max_position_embeddings": 202752, "rms_norm_eps": 1e-5,
+		"q_lora_rank": 2048, "kv_lora_rank": 512, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256,
+		"n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3,
+		"routed_scaling_factor": 2.5, "index_topk": 2048, "index_head_dim": 128, "index_n_heads": 32,
+		"rope_theta": 1e6, "eos_token_id": []any{154820, 154827, 154829}, "pad_token_id": 154820},
+
 	"mixtral-8x7b": shape("mixtral", 4096, 14336, 32, 32, 8, 128, 32000, map[string]any{"max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 1e6,
 		"num_local_experts": 8, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.02, "bos_token_id": 1, "eos_token_id": 2}),
 

@@ -28,6 +28,9 @@ func TestDenseBlocks(t *testing.T) {
 		{"glm lite by default", small("glm4_moe_lite", nil), []int{0}},
 		{"glm lite", small("glm4_moe_lite", map[string]any{"mlp_layer_types": types("sparse", "dense", "sparse")}), []int{1}},
 		{"glm lite, none", small("glm4_moe_lite", map[string]any{"mlp_layer_types": types("sparse", "sparse", "sparse")}), nil},
+		{"glm dsa by default", small("glm_moe_dsa", nil), []int{0, 1, 2}},
+		{"glm dsa, a number", small("glm_moe_dsa", map[string]any{"first_k_dense_replace": 1}), []int{0}},
+		{"glm dsa", small("glm_moe_dsa", map[string]any{"mlp_layer_types": types("sparse", "dense", "sparse")}), []int{1}},
 		{"hy 3 by default", small("hy_v3", nil), []int{0}},
 		{"hy 3", small("hy_v3", map[string]any{"mlp_layer_types": types("dense", "dense", "sparse")}), []int{0, 1}},
 		{"afmoe by default", small("afmoe", nil), []int{0}},
@@ -65,6 +68,11 @@ func TestRecentRefused(t *testing.T) {
 	}{
 		{small("glm4_moe_lite", map[string]any{"first_k_dense_replace": 2}), "first_k_dense_replace: 2 is not supported: Transformers' class reads mlp_layer_types"},
 		{small("glm4_moe_lite", map[string]any{"mlp_layer_types": []any{"dense"}}), "mlp_layer_types: 1 of them for 3 layers"},
+		{small("glm_moe_dsa", map[string]any{"indexer_types": []any{"full", "shared", "full"}}), `indexer_types: layer 1 is "shared"; only full is supported`},
+		{small("glm_moe_dsa", map[string]any{"index_topk_freq": 4}), "index_topk_freq: 4 is not supported"},
+		{small("glm_moe_dsa", map[string]any{"index_topk_pattern": "FSS"}), "index_topk_pattern: is not supported"},
+		{small("glm_moe_dsa", map[string]any{"index_head_dim": 32}), "index_head_dim: 32 is less than qk_rope_head_dim, 64"},
+		{small("glm_moe_dsa", map[string]any{"layer_types": []any{"indexed_attention", "full_attention"}}), `layer_types: layer 1 is "full_attention"; only indexed_attention`},
 		{small("hy_v3", map[string]any{"mlp_layer_types": []any{"dense", "moe", "sparse"}}), `mlp_layer_types: layer 1 is "moe"`},
 		{small("hy_v3", map[string]any{"num_shared_experts": 0}), "num_shared_experts: 0 is out of range"},
 		{small("hy_v3", map[string]any{"qk_norm": false}), "qk_norm: false is not supported"},
@@ -96,6 +104,38 @@ func TestRecentRefused(t *testing.T) {
 	}
 }
 
+// TestIndexerNeedsLatentQueries: the indexer's queries are a projection of the latent vector of queries, so a config
+// without one is an error.
+func TestIndexerNeedsLatentQueries(t *testing.T) {
+	_, err := ParseConfig([]byte(`{"architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32", "q_lora_rank": null}`), "config.json")
+	if want := "q_lora_rank: null: the indexer projects its queries"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
+// TestMaxDocument: an indexer limits documents to index_topk tokens, and generated texts to the smaller of index_topk
+// and the model's positions.
+func TestMaxDocument(t *testing.T) {
+	for _, tc := range []struct {
+		changes map[string]any
+		most    int
+		texts   int
+		key     string
+	}{
+		{small("glm_moe_dsa", map[string]any{"index_topk": 9, "max_position_embeddings": 40}), 9, 9, "index_topk"},
+		{small("glm_moe_dsa", map[string]any{"index_topk": 90, "max_position_embeddings": 40}), 90, 40, "max_position_embeddings"},
+		{small("deepseek_v3", map[string]any{"max_position_embeddings": 40}), 0, 40, "max_position_embeddings"},
+	} {
+		c, err := parse(t, tc.changes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if texts, key := c.MostPositions(); c.MaxDocument() != tc.most || texts != tc.texts || key != tc.key {
+			t.Errorf("%v: documents of %d tokens, texts of %d by %s", tc.changes, c.MaxDocument(), texts, key)
+		}
+	}
+}
+
 // TestRecentInline: the config.json written for an inline config of these families reads back as
 // the same config.
 func TestRecentInline(t *testing.T) {
@@ -106,6 +146,8 @@ func TestRecentInline(t *testing.T) {
 		return m
 	}
 	for _, changes := range []map[string]any{
+		small("deepseek_v32", map[string]any{"first_k_dense_replace": 1, "index_topk": 7, "index_n_heads": 3}),
+		small("glm_moe_dsa", map[string]any{"mlp_layer_types": []any{"dense", "sparse", "dense"}, "index_head_dim": 80, "attention_bias": true}),
 		small("glm4_moe_lite", map[string]any{"mlp_layer_types": []any{"dense", "sparse", "dense"}, "n_group": 4, "topk_group": 2, "n_routed_experts": 16,
 			"attention_bias": true, "rope_interleave": false, "norm_topk_prob": false}),
 		without(small("kimi_linear", map[string]any{"mlp_layer_types": []any{"sparse", "dense", "sparse"}, "num_expert_group": 4, "topk_group": 2,

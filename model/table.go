@@ -327,7 +327,7 @@ func count(ps []Param) counts {
 	var n counts
 	for _, p := range ps {
 		n.all += p.Elems()
-		if p.Dims == 2 {
+		if p.Dims == 2 && !p.Idle() {
 			n.matrix += p.Elems()
 		}
 	}
@@ -460,7 +460,7 @@ func (c *Config) ForwardFLOPs(tokens, pairs int64) float64 {
 // keys, values, and gates if there are any.
 func (c *Config) QKVProducts(block int) (sum int64) {
 	for _, p := range (blockNames{c, block}).attention() {
-		if p.Dims == 2 && p.Role != RoleO && p.Role != RoleRecurOut {
+		if p.Dims == 2 && p.Role != RoleO && p.Role != RoleRecurOut && !p.Idle() {
 			sum += p.Elems()
 		}
 	}

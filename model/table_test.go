@@ -76,6 +76,7 @@ func TestParamsOfPapers(t *testing.T) {
 		{"deepseek-v2-lite", 15706484224, 2.4e9, 0, 0.1e9},
 		{"glm-4.7-flash", 30e9, 3e9, 0.01, 0.9e9},
 		{"kimi-linear-48b-a3b", 48e9, 3e9, 0.03, 0.5e9},
+		{"glm-5", 744e9, 40e9, 0.001, 1e9},
 	} {
 		c := preset(t, tc.name)
 		if got := float64(c.Params()); math.Abs(got-tc.all) > tc.allWithin*tc.all {
