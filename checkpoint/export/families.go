@@ -904,6 +904,7 @@ func (p *plan) mistral4Keys() {
 	const softmax = 1
 	p.groupedExperts(softmax)
 	p.queryScaling()
+	p.add("attention.temperature_length", uint32(p.original()))
 }
 
 // mlaYarn sets the factor by which yarn scaling multiplies attention scores. The model has two factors, m (mscale)

@@ -77,14 +77,16 @@ var logitBound = map[string]float64{"": 1e-5, "gemma2-capped": 5e-3, "gemma3-tex
 
 // TestLlamaCpp: llama.cpp loads every recorded model and computes the recorded logits of two texts.
 func TestLlamaCpp(t *testing.T) {
-	run := python(t, "xllamacpp", "llama_cpp_py_sync")
+	python(t, "xllamacpp", "llama_cpp_py_sync")
 	for name, dir := range written(t) {
-		t.Run(name, func(t *testing.T) { llamaCpp(t, run, name, dir) })
+		t.Run(name, func(t *testing.T) { llamaCpp(t, name, dir) })
 	}
 }
 
 // llamaCpp is TestLlamaCpp for one model.
-func llamaCpp(t *testing.T, run func(args ...string) []byte, name, dir string) {
+func llamaCpp(t *testing.T, name, dir string) {
+	t.Helper()
+	run := python(t, "xllamacpp", "llama_cpp_py_sync")
 	out := filepath.Join(t.TempDir(), "x.gguf")
 	testkit.Must(Run(t.Context(), Options{Format: GGUF, Model: changed(t, name, dir), Out: out, Type: F32}))(t)
 	rows := firstRows(t, filepath.Join(filepath.Dir(dir), "train.jsonl"))
