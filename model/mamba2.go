@@ -130,10 +130,13 @@ func (r *Mamba2) limits(f *fields) {
 // maxStep stands for no upper bound of a time step. It is near the largest fp32 number.
 const maxStep = 3e38
 
+// Limited says whether time steps are clamped.
+func (r *Mamba2) Limited() bool { return r.DtMin > 0 || r.DtMax < maxStep }
+
 func (r *Mamba2) json(m map[string]any) {
 	m["mamba_n_heads"], m["mamba_n_groups"], m["mamba_d_state"], m["mamba_d_head"] = r.Heads, r.Groups, r.StateDim, r.HeadDim
 	m["mamba_d_conv"], m["mamba_conv_bias"], m["mamba_proj_bias"] = r.Taps, r.ConvBias, r.Bias
-	if r.DtMin > 0 || r.DtMax < maxStep {
+	if r.Limited() {
 		m["time_step_limit"] = []float{float(r.DtMin), float(r.DtMax)}
 	}
 }

@@ -126,6 +126,14 @@ func TestTowerSpellings(t *testing.T) {
 		"Mistral with Ministral's key":   {text(ministral8B, map[string]any{"model_type": "mistral"}), func(c *Config) bool { return c.QueryScaling == nil }},
 		"Ministral alone": {changed("ministral3", map[string]any{"pad_token_id": 0, "head_dim": 16, "rope_scaling": map[string]any{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32, "llama_4_scaling_beta": 0.5}}),
 			func(c *Config) bool { return reflect.DeepEqual(c.QueryScaling, &QueryScaling{Scale: 0.5, Every: 32}) }},
+		"Mistral 4 by its defaults": {map[string]any{"architectures": nil, "model_type": "mistral3", "text_config": map[string]any{"model_type": "mistral4"}}, func(c *Config) bool {
+			return reflect.DeepEqual(c.QueryScaling, &QueryScaling{Scale: 0.1, Every: 8192}) && c.Rope.Factor == 128 && c.Rope.Partial == 0 && c.HeadDim == 128 && c.MLA.KVRank == 256 &&
+				c.ExpertBlocks() == 36 && c.NormTopKProb && !c.SigmoidScores && c.RopeInterleaved && c.ExpertGroups == 0 &&
+				c.Layers()[2].Params[6].Stored[0].Tensor() == "language_model.model.layers.0.mlp.experts.gate_up_proj"
+		}},
+		"Mistral 4 with the rotated share of a head": {changed("mistral4", map[string]any{"pad_token_id": 0, "num_key_value_heads": nil, "num_attention_heads": 3, "qk_nope_head_dim": 6, "qk_rope_head_dim": 2,
+			"rope_parameters": map[string]any{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32, "llama_4_scaling_beta": 0.5, "partial_rotary_factor": 0.25}}),
+			func(c *Config) bool { return c.Rope.Partial == 0 && c.QueryScaling.Every == 32 }},
 		"defaults of experts": {map[string]any{"architectures": nil, "model_type": "qwen3_vl_moe", "text_config": map[string]any{}}, func(c *Config) bool {
 			return c.NumExperts == 60 && c.NumExpertsPerTok == 4 && c.MoEIntermediateSize == 1408 && c.HiddenSize == 2048 && c.NumKVHeads == 16 && c.HeadDim == 128 &&
 				c.NormTopKProb && !c.TieEmbeddings && c.Rope.Theta == 5e5
@@ -139,14 +147,20 @@ func TestTowerSpellings(t *testing.T) {
 		config map[string]any
 		want   string
 	}{
-		"another model's part": {text(mistralSmall, map[string]any{"model_type": "ministral4"}), `text_config: model_type: "ministral4" is not supported here; known: mistral, ministral3`},
+		"another model's part": {text(mistralSmall, map[string]any{"model_type": "ministral4"}), `text_config: model_type: "ministral4" is not supported here; known: mistral, ministral3, mistral4`},
 		"no stretch":           {text(ministral8B, map[string]any{"rope_parameters": map[string]any{"llama_4_scaling_beta": 0.1}}), "rope_parameters: original_max_position_embeddings: missing"},
-		"no part":              {map[string]any{"architectures": nil, "model_type": "qwen3_vl"}, "text_config: missing"},
-		"a part that is none":  {with(qwen25VL7B, map[string]any{"text_config": 3}), "text_config: 3 is not a mapping"},
-		"sections":             {with(qwen25VL7B, map[string]any{"rope_scaling": map[string]any{"type": "mrope", "mrope_section": []any{16, 24, 23}}}), "rope_scaling: mrope_section: [16 24 23] are not three numbers whose sum is half of a head's 128 elements"},
-		"windows":              {text(qwen3VL8B, map[string]any{"layer_types": []any{"sliding_attention"}}), `layer_types: layer 0 is "sliding_attention"`},
-		"weights of experts":   {text(qwen3VL30B, map[string]any{"norm_topk_prob": false}), "norm_topk_prob: false is not supported"},
-		"quantized":            {with(qwen3VL30B, map[string]any{"quantization_config": map[string]any{"quant_method": "gptq"}}), `quantization_config: quant_method: quantized weights of "gptq" are not read, only fp8 (E4M3) and mxfp4: weights are integers of 2 to 8 bits, packed by GPTQ; take`},
+		"groups":               {changed("mistral4", map[string]any{"pad_token_id": 0, "num_key_value_heads": nil, "n_group": 4}), "n_group: 4 groups of experts, 1 of them open, are not supported in Mistral4ForCausalLM"},
+		"no factor": {changed("mistral4", map[string]any{"pad_token_id": 0, "num_key_value_heads": nil, "rope_parameters": map[string]any{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32}}),
+			"rope_parameters: llama_4_scaling_beta: missing; rope type yarn needs it"},
+		"no yarn": {changed("mistral4", map[string]any{"pad_token_id": 0, "num_key_value_heads": nil, "rope_parameters": map[string]any{"rope_theta": 1e4}}),
+			`rope_parameters: rope_type: "default" is not supported in Mistral4ForCausalLM, only yarn`},
+		"experts beside Mistral": {text(mistralSmall, map[string]any{"n_routed_experts": 4}), "n_routed_experts: 4 is not supported"},
+		"no part":                {map[string]any{"architectures": nil, "model_type": "qwen3_vl"}, "text_config: missing"},
+		"a part that is none":    {with(qwen25VL7B, map[string]any{"text_config": 3}), "text_config: 3 is not a mapping"},
+		"sections":               {with(qwen25VL7B, map[string]any{"rope_scaling": map[string]any{"type": "mrope", "mrope_section": []any{16, 24, 23}}}), "rope_scaling: mrope_section: [16 24 23] are not three numbers whose sum is half of a head's 128 elements"},
+		"windows":                {text(qwen3VL8B, map[string]any{"layer_types": []any{"sliding_attention"}}), `layer_types: layer 0 is "sliding_attention"`},
+		"weights of experts":     {text(qwen3VL30B, map[string]any{"norm_topk_prob": false}), "norm_topk_prob: false is not supported"},
+		"quantized":              {with(qwen3VL30B, map[string]any{"quantization_config": map[string]any{"quant_method": "gptq"}}), `quantization_config: quant_method: quantized weights of "gptq" are not read, only fp8 (E4M3) and mxfp4: weights are integers of 2 to 8 bits, packed by GPTQ; take`},
 	} {
 		if _, err := parse(t, tt.config); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %s", name, err, tt.want)

@@ -16,9 +16,11 @@ import (
 // PyPI package gguf.
 type family struct {
 	types []string // model_type in config.json
-	arch  string   // general.architecture
-	block []rule   // tensors of a decoder block
-	dense []rule   // tensors of blocks without experts, if only some blocks have experts
+	// when says which models of these types the family is for; nil: all.
+	when  func(s *settings) bool
+	arch  string // general.architecture
+	block []rule // tensors of a decoder block
+	dense []rule // tensors of blocks without experts, if only some blocks have experts
 	// recurrent are the tensors of blocks with a recurrence (Gated DeltaNet) instead of attention, if some blocks
 	// have one. recurrentDense are those of such blocks without experts, if only some have experts.
 	recurrent, recurrentDense []rule
@@ -87,11 +89,17 @@ const (
 	rates             // like bare, and each value v becomes −exp(v); a shape (1, 1, a, 1) becomes (a, 1); always fp32
 	taps              // a shape (a, 1, b) becomes (a, b); always fp32
 	tapsOfFour        // a shape (a, 1, b) becomes (1, a, 1, b); always fp32
+	column            // like bare, and a vector becomes a matrix of one column; always fp32
+	rateColumn        // like column, and each value v becomes −exp(v)
+	byGroup           // a vector becomes a matrix of one row per group of Mamba-2; always fp32
+	perBlock          // a single value becomes an element of a GGUF key with one value per block
 	stacked           // several modules, separated by spaces, are concatenated by rows
 	keysOfHeads       // the rows for keys in latent attention's kv_b_proj
 	valuesOfHeads     // the rows for values in latent attention's kv_b_proj
 	firstHalf         // first half of the rows
 	secondHalf        // second half of the rows
+	expertsFirst      // experts, but only the first half of each expert's rows
+	expertsSecond     // experts, but only the second half of each expert's rows
 )
 
 // outer are the tensors outside the blocks that most families have.
@@ -203,6 +211,38 @@ var afmoeAttention = slices.Concat(attention, headNorms, []rule{
 	{"pre_mlp_layernorm", "ffn_norm", norm},
 	{"post_mlp_layernorm", "post_ffw_norm", norm},
 })
+
+// mamba2 has the tensors of a Mamba-2 mixer and of the norm before it.
+var mamba2 = []rule{
+	{"input_layernorm", "attn_norm", norm},
+	{"mamba.in_proj", "ssm_in", copied},
+	{"mamba.conv1d", "ssm_conv1d", taps},
+	{"mamba.dt_bias", "ssm_dt.bias", bare},
+	{"mamba.A_log", "ssm_a", rateColumn},
+	{"mamba.D", "ssm_d", column},
+	{"mamba.norm", "ssm_norm", byGroup},
+	{"mamba.out_proj", "ssm_out", copied},
+}
+
+// graniteDense has the tensors of Granite 4's MLP without experts, and of the norm before it.
+var graniteDense = []rule{
+	{"post_attention_layernorm", "ffn_norm", norm},
+	{"shared_mlp.input_linear", "ffn_gate", firstHalf},
+	{"shared_mlp.input_linear", "ffn_up", secondHalf},
+	{"shared_mlp.output_linear", "ffn_down", copied},
+}
+
+// graniteExperts has the tensors of Granite 4's mixture of experts, and of the norm before it.
+var graniteExperts = []rule{
+	{"post_attention_layernorm", "ffn_norm", norm},
+	{"block_sparse_moe.router.layer", "ffn_gate_inp", router},
+	{"block_sparse_moe.experts.input_linear", "ffn_gate_exps", expertsFirst},
+	{"block_sparse_moe.experts.input_linear", "ffn_up_exps", expertsSecond},
+	{"block_sparse_moe.experts.output_linear", "ffn_down_exps", experts},
+	{"shared_mlp.input_linear", "ffn_gate_shexp", firstHalf},
+	{"shared_mlp.input_linear", "ffn_up_shexp", secondHalf},
+	{"shared_mlp.output_linear", "ffn_down_shexp", copied},
+}
 
 var lfm2FeedForward = []rule{
 	{"ffn_norm", "ffn_norm", norm},
@@ -400,6 +440,44 @@ var families = []family{
 		keys: []func(*plan){(*plan).noBias, (*plan).noFreqs}, modelled: (*plan).kdaKeys,
 	},
 	{
+		types: []string{"mistral4"}, arch: "mistral4", mla: true,
+		dense: feedForward, block: deepseekExperts(),
+		defaults: map[string]any{"vocab_size": 131072, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36, "num_attention_heads": 32,
+			"max_position_embeddings": 1048576, "q_lora_rank": 1024, "kv_lora_rank": 256, "qk_nope_head_dim": 64, "qk_rope_head_dim": 64, "v_head_dim": 128,
+			"n_routed_experts": 128, "n_shared_experts": 1, "num_experts_per_tok": 4, "moe_intermediate_size": 2048,
+			"rope_parameters": map[string]any{"rope_type": "yarn", "rope_theta": 1e4, "factor": 128.0, "original_max_position_embeddings": 8192.0,
+				"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}},
+		keys: []func(*plan){(*plan).mistral4Keys},
+	},
+	{
+		types: []string{"hy_v3"}, arch: "hy_v3",
+		dense: slices.Concat(attention, headNorms, feedForward),
+		block: slices.Concat(attention, headNorms, []rule{
+			{"post_attention_layernorm", "ffn_norm", norm},
+			{"mlp.router.gate", "ffn_gate_inp", router},
+			{"mlp.expert_bias", "exp_probs_b", bare},
+		}, expertMatrices, sharedExpert("mlp.shared_mlp")),
+		defaults: map[string]any{"vocab_size": 120832, "hidden_size": 4096, "intermediate_size": 13312, "num_hidden_layers": 80, "num_attention_heads": 64,
+			"num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 11158840.0, "num_experts": 192,
+			"num_experts_per_tok": 8, "num_shared_experts": 1, "moe_intermediate_size": 1536, "router_scaling_factor": 2.826},
+		keys: []func(*plan){(*plan).ropeFreqs, (*plan).noBias, (*plan).hyExperts},
+	},
+	{
+		types: []string{"apertus"}, arch: "apertus", act: model.XIELU,
+		block: slices.Concat([]rule{{"attention_layernorm", "attn_norm", norm}}, attention[1:], headNorms,
+			ungated("feedforward_layernorm", "mlp.up_proj", "mlp.down_proj"), []rule{
+				{"mlp.act_fn.alpha_p", "xielu.alpha_p", perBlock},
+				{"mlp.act_fn.alpha_n", "xielu.alpha_n", perBlock},
+				{"mlp.act_fn.beta", "xielu.beta", perBlock},
+				{"mlp.act_fn.eps", "xielu.eps", perBlock},
+			}),
+		defaults: map[string]any{"vocab_size": 131072, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+			"hidden_act": "xielu", "max_position_embeddings": 65536, "rms_norm_eps": 1e-5, "rope_theta": 12e6,
+			"rope_parameters": map[string]any{"rope_type": "llama3", "rope_theta": 12e6, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+				"original_max_position_embeddings": 8192.0}},
+		keys: []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs, (*plan).noBias}, modelled: (*plan).ownHead,
+	},
+	{
 		types: []string{"gpt_oss"}, arch: "gpt-oss", rounds: true,
 		block: slices.Concat(attention, []rule{
 			{"self_attn.sinks", "attn_sinks.weight", bare},
@@ -524,13 +602,18 @@ var families = []family{
 		keys:  []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).multipliers},
 	},
 	{
+		types: []string{"granitemoehybrid"}, when: hasMamba, arch: "granitehybrid", halves: true,
+		block:          slices.Concat(attention, graniteExperts),
+		dense:          slices.Concat(attention, graniteDense),
+		recurrent:      slices.Concat(mamba2, graniteExperts),
+		recurrentDense: slices.Concat(mamba2, graniteDense),
+		defaults:       map[string]any{"max_position_embeddings": 2048, "shared_intermediate_size": 1024, "num_local_experts": 8, "num_experts_per_tok": 2},
+		keys:           []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).multipliers, (*plan).turnsIfAsked, (*plan).noBias},
+		modelled:       (*plan).graniteHybrid,
+	},
+	{
 		types: []string{"granitemoehybrid"}, arch: "granite", halves: true, width: "shared_intermediate_size",
-		block: slices.Concat(attention, []rule{
-			{"post_attention_layernorm", "ffn_norm", norm},
-			{"shared_mlp.input_linear", "ffn_gate", firstHalf},
-			{"shared_mlp.input_linear", "ffn_up", secondHalf},
-			{"shared_mlp.output_linear", "ffn_down", copied},
-		}),
+		block:    slices.Concat(attention, graniteDense),
 		defaults: map[string]any{"max_position_embeddings": 2048, "shared_intermediate_size": 1024},
 		keys:     []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).multipliers, (*plan).turnsIfAsked, (*plan).attentionAndMLP},
 	},
@@ -630,7 +713,7 @@ var families = []family{
 func findFamily(s *settings) (*family, error) {
 	var known []string
 	for i, f := range families {
-		if slices.Contains(f.types, s.str("model_type")) {
+		if slices.Contains(f.types, s.str("model_type")) && (f.when == nil || f.when(s)) {
 			s.renamed(f.names)
 			s.defaults(families[i].defaults)
 			return &families[i], nil
@@ -681,6 +764,14 @@ func (p *plan) gemma2Keys() {
 func (p *plan) noHead() {
 	if !p.model.TieEmbeddings {
 		p.s.fail("tie_word_embeddings", "%v, but llama.cpp's %s takes the embedding for the head", p.s.vals["tie_word_embeddings"], p.family.arch)
+	}
+}
+
+// ownHead returns an error for a model whose head is tied to the embedding, since llama.cpp's architecture needs a
+// head of its own.
+func (p *plan) ownHead() {
+	if p.model.TieEmbeddings {
+		p.s.fail("tie_word_embeddings", "true, but llama.cpp's %s has a head of its own: it would not load the file", p.family.arch)
 	}
 }
 
@@ -814,13 +905,17 @@ func (p *plan) deepseek2Keys() {
 	}
 }
 
-// deepseek3Keys sets the keys of DeepSeek V3, whose expert scores are sigmoids. Experts are divided
-// into groups, and a token chooses experts only from its best groups. The score of a group is the
-// sum of its two best expert scores.
+// deepseek3Keys sets the keys of DeepSeek V3, whose expert scores are sigmoids.
 func (p *plan) deepseek3Keys() {
 	const sigmoid = 2
+	p.groupedExperts(sigmoid)
+}
+
+// groupedExperts sets the keys of models whose experts are divided into groups. A token chooses experts only from its
+// best groups. The score of a group is the sum of its two best expert scores. gating is as in deepseekKeys.
+func (p *plan) groupedExperts(gating uint32) {
 	s := p.s
-	p.deepseekKeys(sigmoid)
+	p.deepseekKeys(gating)
 	p.add("expert_weights_norm", s.bool("norm_topk_prob", true))
 	if open, all := s.int("topk_group", 1), s.int("n_group", 1); open < all {
 		p.add("expert_group_count", uint32(all))
@@ -829,6 +924,15 @@ func (p *plan) deepseek3Keys() {
 	if !s.bool("rope_interleave", true) {
 		s.fail("rope_interleave", "is false, but llama.cpp's %s turns neighbours: the model would be another", p.family.arch)
 	}
+}
+
+// mistral4Keys sets the keys of Mistral 4. The scores of its experts are a softmax; all else is as in DeepSeek V3, and
+// queries are scaled as in Ministral 3.
+func (p *plan) mistral4Keys() {
+	const softmax = 1
+	p.groupedExperts(softmax)
+	p.queryScaling()
+	p.add("attention.temperature_length", uint32(p.original()))
 }
 
 // mlaYarn sets the factor by which yarn scaling multiplies attention scores. The model has two factors, m (mscale)
@@ -1114,27 +1218,78 @@ func (p *plan) ernieExperts() {
 	p.add("leading_dense_block_count", uint32(s.int("moe_layer_start_index", 1)))
 }
 
-// shortConvKeys sets the keys of models in which some blocks have a gated short convolution instead of attention.
-// The number of key/value heads becomes a list by block, 0 for a convolution. The width of the MLP is package
-// model's, since it may follow from other keys.
+// shortConvKeys sets the keys of models in which some blocks have a gated short convolution instead of attention. The
+// width of the MLP is package model's, since it may follow from other keys.
 func (p *plan) shortConvKeys() {
-	r, heads := p.model.ShortConv, make([]int32, p.layers)
-	for b := range heads {
-		if !p.model.IsRecurrent(b) {
-			heads[b] = int32(p.kvHeads)
-		}
-	}
-	for i, kv := range p.kvs {
-		switch strings.TrimPrefix(kv.Key, p.family.arch+".") {
-		case "attention.head_count_kv":
-			p.kvs[i].Value = heads
-		case "feed_forward_length":
-			p.kvs[i].Value = uint32(p.model.IntermediateSize)
-		}
-	}
+	r := p.model.ShortConv
+	p.headsByBlock()
+	p.set("feed_forward_length", uint32(p.model.IntermediateSize))
 	if r == nil || r.Bias {
 		p.s.fail("conv_bias", "llama.cpp's %s has convolutions without a bias in some layers", p.family.arch)
 		return
 	}
 	p.add("shortconv.l_cache", uint32(r.Taps))
+}
+
+// headsByBlock makes the number of key/value heads a list by block, 0 for a recurrence.
+func (p *plan) headsByBlock() {
+	heads := make([]int32, p.layers)
+	for b := range heads {
+		if !p.model.IsRecurrent(b) {
+			heads[b] = int32(p.kvHeads)
+		}
+	}
+	p.set("attention.head_count_kv", heads)
+}
+
+// hasMamba says whether a Granite 4 model has layers of Mamba-2, as it has by default.
+func hasMamba(s *settings) bool {
+	types := s.layerTypes()
+	return len(types) == 0 || slices.ContainsFunc(types, func(t string) bool { return t != "attention" && t != "full_attention" })
+}
+
+// graniteHybrid sets the keys of Granite 4 with Mamba-2. Every token uses the shared expert, which is the only MLP of a
+// model without experts.
+func (p *plan) graniteHybrid() {
+	c := p.model
+	p.headsByBlock()
+	p.mamba2Keys(c.Mamba2)
+	if c.NumExperts == 0 {
+		p.set("feed_forward_length", uint32(c.IntermediateSize))
+		return
+	}
+	p.expertCounts()
+	p.add("expert_shared_feed_forward_length", uint32(c.SharedSize))
+}
+
+// mamba2Keys sets the keys of Mamba-2 mixers. It refuses limits of time steps and biases of projections, which llama.cpp
+// lacks, and mixers without a bias of the convolution, which it needs.
+func (p *plan) mamba2Keys(r *model.Mamba2) {
+	if !r.ConvBias {
+		p.s.fail("mamba_conv_bias", "is false, but llama.cpp's %s needs this bias: it would not load the file", p.family.arch)
+	}
+	if r.Bias {
+		p.s.fail("mamba_proj_bias", "is true, but llama.cpp's %s has no such biases: it would not load the file", p.family.arch)
+	}
+	if r.Limited() {
+		p.s.fail("time_step_limit", "cannot be written: llama.cpp's %s has no limits: the model would be another", p.family.arch)
+	}
+	p.add("ssm.conv_kernel", uint32(r.Taps))
+	p.add("ssm.state_size", uint32(r.StateDim))
+	p.add("ssm.group_count", uint32(r.Groups))
+	p.add("ssm.inner_size", uint32(r.Inner()))
+	p.add("ssm.time_step_rank", uint32(r.Heads))
+}
+
+// hyExperts sets the keys of HY 3's mixture of experts, whose scores are sigmoids.
+func (p *plan) hyExperts() {
+	const sigmoid = 2 // gguf.ExpertGatingFuncType
+	s := p.s
+	width, shared := s.need("moe_intermediate_size"), s.int("num_shared_experts", 1)
+	p.expertCounts()
+	p.add("expert_feed_forward_length", uint32(width))
+	p.add("expert_shared_feed_forward_length", uint32(shared*width))
+	p.add("expert_gating_func", uint32(sigmoid))
+	p.add("expert_weights_scale", float32(s.num("router_scaling_factor", 1)))
+	p.add("expert_weights_norm", true)
 }

@@ -218,8 +218,8 @@ func (j *writing) part(w io.Writer, it item, t part) error {
 		n := min(step, t.elems()-at)
 		j.values = sized(j.values, n)
 		if all != nil {
-			copy(j.values, all[at:])
-		} else if err := j.weights.Read(t.name, at, j.values); err != nil {
+			copy(j.values, all[t.first+at:])
+		} else if err := j.weights.Read(t.name, t.first+at, j.values); err != nil {
 			return err
 		}
 		values := j.values

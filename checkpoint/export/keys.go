@@ -34,6 +34,26 @@ func (p *plan) add(key string, value any) {
 	p.kvs = append(p.kvs, gguf.KV{Key: p.family.arch + "." + key, Value: value})
 }
 
+// set replaces the value of a key that add has set.
+func (p *plan) set(key string, value any) {
+	for i, kv := range p.kvs {
+		if kv.Key == p.family.arch+"."+key {
+			p.kvs[i].Value = value
+		}
+	}
+}
+
+// append adds value to the list under the key of this whole name.
+func (p *plan) append(key string, value float32) {
+	for i, kv := range p.kvs {
+		if list, ok := kv.Value.([]float32); ok && kv.Key == key {
+			p.kvs[i].Value = append(list, value)
+			return
+		}
+	}
+	p.kvs = append(p.kvs, gguf.KV{Key: key, Value: []float32{value}})
+}
+
 func (p *plan) note(text string) { p.notes = append(p.notes, text) }
 
 // fileTypes are the values of general.file_type, the type of most tensors.

@@ -37,13 +37,12 @@ func written(t *testing.T) map[string]string {
 	for _, dir := range testkit.Recordings(t) {
 		name := filepath.Base(dir)
 		switch {
-		case name == "qwen3moe-aux": // its routing and its dense layer have no words in llama.cpp
-		case name == "hyv3" || name == "apertus": // nor have their architectures
-		case name == "granitehybrid" || name == "nemotronh" || name == "falconh1" || strings.HasPrefix(name, "gemma4"): // mt export has no table of them
-		case name == "exaone4": // nor has a window in four layers
-		case name == "deepseekv2-groups": // nor do groups that are worth their best expert
-		case strings.HasPrefix(name, "phimoe"): // nor has a softmax over near experts
-		case strings.HasPrefix(name, "llama4") && name != "llama4-published": // nor have stretches of another size
+		case name == "qwen3moe-aux": // llama.cpp has no keys for its routing and its dense layer
+		case name == "nemotronh" || name == "falconh1" || strings.HasPrefix(name, "gemma4"): // mt export does not support them yet
+		case name == "exaone4": // llama.cpp has a window in models of 64 layers only
+		case name == "deepseekv2-groups": // llama.cpp cannot score an expert group by its best expert
+		case strings.HasPrefix(name, "phimoe"): // llama.cpp lacks its softmax over experts of similar score
+		case strings.HasPrefix(name, "llama4") && name != "llama4-published": // llama.cpp cannot have attention chunks of another size
 		default:
 			out[name] = filepath.Join(dir, "model")
 		}
@@ -56,6 +55,9 @@ func written(t *testing.T) map[string]string {
 func TestPackageReads(t *testing.T) {
 	run := python(t, "gguf", "numpy")
 	for name, dir := range written(t) {
+		if name == "hyv3" {
+			continue // the package has no such architecture
+		}
 		dir = changed(t, name, dir)
 		for _, kind := range GGUF.Types() {
 			out := filepath.Join(t.TempDir(), name+".gguf")
@@ -75,46 +77,53 @@ var logitBound = map[string]float64{"": 1e-5, "gemma2-capped": 5e-3, "gemma3-tex
 
 // TestLlamaCpp: llama.cpp loads every recorded model and computes the recorded logits of two texts.
 func TestLlamaCpp(t *testing.T) {
-	run := python(t, "xllamacpp", "llama_cpp_py_sync")
+	python(t, "xllamacpp", "llama_cpp_py_sync")
 	for name, dir := range written(t) {
-		out := filepath.Join(t.TempDir(), "x.gguf")
-		testkit.Must(Run(t.Context(), Options{Format: GGUF, Model: changed(t, name, dir), Out: out, Type: F32}))(t)
-		rows := firstRows(t, filepath.Join(filepath.Dir(dir), "train.jsonl"))
-		want := recorded(t, filepath.Join(filepath.Dir(dir), "logits.safetensors"))
-		switch {
-		case name == "gptoss": // llama.cpp rounds where yarn's ramp begins and ends; a note says so
-			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.Rope.NoTruncate = false })
-		case strings.HasPrefix(name, "qwen2vl") || strings.HasPrefix(name, "qwen25vl"): // this release of llama.cpp does not read the norms' epsilon there
-			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.RMSNormEps = 0 })
-		case strings.HasPrefix(name, "deepseek") || name == "glm4moelite": // llama.cpp has one epsilon for all norms; a note says so
-			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.MLA.NormEps = c.RMSNormEps })
-		case name == "qwen35vl": // the recorded logits, which are computed in fp32, are 5e-6 off
-			want = altered(t, filepath.Dir(dir), func(*model.Config) {})
-		case name == "kimilinear": // see changed
-			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.RMSNormEps = 1e-6 })
-		case name == "gemma2-capped": // see changed
-			want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.AttnScale = 1 / math.Sqrt(float64(c.HeadDim)) })
+		t.Run(name, func(t *testing.T) { llamaCpp(t, name, dir) })
+	}
+}
+
+// llamaCpp is TestLlamaCpp for one model.
+func llamaCpp(t *testing.T, name, dir string) {
+	t.Helper()
+	run := python(t, "xllamacpp", "llama_cpp_py_sync")
+	out := filepath.Join(t.TempDir(), "x.gguf")
+	testkit.Must(Run(t.Context(), Options{Format: GGUF, Model: changed(t, name, dir), Out: out, Type: F32}))(t)
+	rows := firstRows(t, filepath.Join(filepath.Dir(dir), "train.jsonl"))
+	want := recorded(t, filepath.Join(filepath.Dir(dir), "logits.safetensors"))
+	switch {
+	case name == "gptoss": // llama.cpp rounds where yarn's ramp begins and ends; a note says so
+		want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.Rope.NoTruncate = false })
+	case strings.HasPrefix(name, "qwen2vl") || strings.HasPrefix(name, "qwen25vl"): // this release of llama.cpp does not read the norms' epsilon there
+		want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.RMSNormEps = 0 })
+	case strings.HasPrefix(name, "deepseek") || strings.HasPrefix(name, "mistral4") || name == "glm4moelite": // llama.cpp has one epsilon for all norms; a note says so
+		want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.MLA.NormEps = c.RMSNormEps })
+	case name == "qwen35vl": // the recorded logits, which are computed in fp32, are 5e-6 off
+		want = altered(t, filepath.Dir(dir), func(*model.Config) {})
+	case name == "kimilinear": // see changed
+		want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.RMSNormEps = 1e-6 })
+	case name == "gemma2-capped": // see changed
+		want = altered(t, filepath.Dir(dir), func(c *model.Config) { c.AttnScale = 1 / math.Sqrt(float64(c.HeadDim)) })
+	}
+	for i, ids := range rows {
+		if (name == "mistral-window" || name == "starcoder2") && len(ids) > 16 {
+			continue // llama.cpp has no window there; a note says so
 		}
-		for i, ids := range rows {
-			if (name == "mistral-window" || name == "starcoder2") && len(ids) > 16 {
-				continue // llama.cpp has no window there; a note says so
+		var got struct{ Logits [][]float64 }
+		testkit.NoError(t, json.Unmarshal(run("testdata/llamacpp.py", out, "--ids", ids.String()), &got))
+		bound, ok := logitBound[name]
+		if !ok {
+			bound = logitBound[""]
+		}
+		var worst float64
+		w := want["row"+strconv.Itoa(i)]
+		for j, row := range got.Logits {
+			for k, v := range row {
+				worst = max(worst, math.Abs(v-float64(w[j*len(row)+k])))
 			}
-			var got struct{ Logits [][]float64 }
-			testkit.NoError(t, json.Unmarshal(run("testdata/llamacpp.py", out, "--ids", ids.String()), &got))
-			bound, ok := logitBound[name]
-			if !ok {
-				bound = logitBound[""]
-			}
-			var worst float64
-			w := want["row"+strconv.Itoa(i)]
-			for j, row := range got.Logits {
-				for k, v := range row {
-					worst = max(worst, math.Abs(v-float64(w[j*len(row)+k])))
-				}
-			}
-			if !(worst <= bound) || len(got.Logits) != len(ids) || len(w) != len(ids)*len(got.Logits[0]) {
-				t.Errorf("%s: row %d: off by %.2e over %.0e, %d positions", name, i, worst, bound, len(got.Logits))
-			}
+		}
+		if !(worst <= bound) || len(got.Logits) != len(ids) || len(w) != len(ids)*len(got.Logits[0]) {
+			t.Errorf("%s: row %d: off by %.2e over %.0e, %d positions", name, i, worst, bound, len(got.Logits))
 		}
 	}
 }

@@ -31,6 +31,7 @@ type part struct {
 	shape []int64
 	param *model.Param // nil: a whole tensor
 	i     int          // index into the parameter's Stored
+	first int64        // elements of the tensor, or of these rows, before the part
 }
 
 // elems returns the number of elements of the part.
@@ -64,7 +65,7 @@ func newFinder(w *checkpoint.Weights, c *model.Config) (*finder, error) {
 		for _, p := range l.Params {
 			for i, s := range p.Stored {
 				if s.Place.Tensor != "" {
-					f.rows[s.Name] = part{s.Name, p.StoredShape(i), &p, i}
+					f.rows[s.Name] = part{name: s.Name, shape: p.StoredShape(i), param: &p, i: i}
 				}
 			}
 		}
@@ -127,7 +128,7 @@ func (p *plan) tensors(f *finder) error {
 func (p *plan) rules(b int) []rule {
 	of := p.family.block
 	switch {
-	case p.model.IsRecurrent(b) && p.family.recurrentDense != nil && !p.model.HasExperts(b):
+	case p.family.recurrentDense != nil && p.model.IsRecurrent(b) && !p.model.HasExperts(b):
 		return p.family.recurrentDense
 	case p.model.IsRecurrent(b):
 		return p.family.recurrent
@@ -144,15 +145,17 @@ func (p *plan) rules(b int) []rule {
 func (p *plan) tensor(f *finder, r rule) error {
 	ends := []string{".weight", ".bias"}
 	switch r.how {
-	case experts:
+	case experts, expertsFirst, expertsSecond:
 		return p.experts(f, r)
+	case perBlock:
+		return p.perBlock(f, r)
 	case stacked:
 		return p.stacked(f, r)
 	case keysOfHeads, valuesOfHeads:
 		return p.ofHeads(f, r)
 	case firstHalf, secondHalf:
 		return p.half(f, r)
-	case bare, rates:
+	case bare, rates, column, rateColumn:
 		ends = []string{""}
 	}
 	for i, end := range ends {
@@ -167,10 +170,15 @@ func (p *plan) tensor(f *finder, r rule) error {
 		switch {
 		case r.how == single:
 			it.Shape = t.shape[1:]
-		case r.how == taps:
+		case r.how == taps && len(t.shape) > 2: // else it is the bias
 			it.Shape = []int64{t.shape[0], t.shape[2]}
 		case r.how == tapsOfFour:
 			it.Shape = []int64{1, t.shape[0], 1, t.shape[2]}
+		case r.how == column || r.how == rateColumn:
+			it.Shape, it.minus = []int64{t.shape[0], 1}, r.how == rateColumn
+		case r.how == byGroup:
+			n := int64(p.model.Mamba2.Groups)
+			it.Shape = []int64{n, t.shape[0] / n}
 		case r.how == rates:
 			if it.minus = true; len(t.shape) == 4 {
 				it.Shape = t.shape[2:]
@@ -216,12 +224,37 @@ func (p *plan) half(f *finder, r rule) error {
 	if !ok {
 		return f.missing(r.from + ".weight")
 	}
-	n := t.shape[0] / 2
-	it := item{Tensor: gguf.Tensor{Name: r.to + ".weight", Shape: []int64{n, t.shape[1]}}, parts: []part{t}, rows: headRows{each: 2 * n, n: n}}
-	if r.how == secondHalf {
-		it.rows.from = n
+	t = t.half(r.how == secondHalf)
+	p.take(item{Tensor: gguf.Tensor{Name: r.to + ".weight", Shape: t.shape}, parts: []part{t}}, r.how)
+	return nil
+}
+
+// half returns the first or second half of the rows.
+func (p part) half(second bool) part {
+	p.shape = slices.Clone(p.shape)
+	if p.shape[0] /= 2; second {
+		p.first += p.elems()
 	}
-	p.take(it, r.how)
+	return p
+}
+
+// xIELU are the constants of the activation xIELU, for directories that lack them.
+var xIELU = map[string]float32{"xielu.beta": 0.5, "xielu.eps": -1e-6}
+
+// perBlock adds the single value of a tensor to the GGUF key r.to, after the block's prefix.
+func (p *plan) perBlock(f *finder, r rule) error {
+	key := strings.SplitN(r.to, ".", 3)[2]
+	t, ok := f.find(r.from)
+	value := []float32{xIELU[key]}
+	switch {
+	case !ok && value[0] == 0:
+		return f.missing(r.from)
+	case ok:
+		if err := f.w.Read(t.name, 0, value); err != nil {
+			return err
+		}
+	}
+	p.append(key, value[0])
 	return nil
 }
 
@@ -263,6 +296,9 @@ func (p *plan) experts(f *finder, r rule) error {
 			if !ok {
 				return f.missing(name)
 			}
+			if r.how != experts {
+				t = t.half(r.how == expertsSecond)
+			}
 			it.Shape = t.shape
 			it.parts = append(it.parts, t)
 		}
@@ -275,12 +311,13 @@ func (p *plan) experts(f *finder, r rule) error {
 	return nil
 }
 
-// take adds an item to the plan and sets its type. Vectors, norms, routers and convolution taps are fp32. Other
+// take adds an item to the plan and sets its type. Vectors, norms, routers and convolution taps are fp32, also where a
+// vector has become a matrix. Other
 // tensors have the requested type, but F16 instead of Q8_0 if a row is no multiple of a Q8_0 block.
 func (p *plan) take(it item, h how) {
 	it.Type = p.out.gguf()
 	switch {
-	case len(it.Shape) < 2 || h == norm || h == normIfAny || h == router || h == taps || h == tapsOfFour || h == rates:
+	case len(it.Shape) < 2 || h == norm || h == normIfAny || h == router || h == taps || h == tapsOfFour || h == rates || h == column || h == rateColumn || h == byGroup:
 		it.Type = gguf.F32
 	case it.Type == gguf.Q8_0 && it.Shape[len(it.Shape)-1]%gguf.BlockLen != 0:
 		it.Type = gguf.F16

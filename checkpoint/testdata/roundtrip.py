@@ -55,7 +55,9 @@ def train(binary, d, out, rate, steps):
 
 
 def load(d):
-    auto = AutoModelForImageTextToText if hasattr(AutoConfig.from_pretrained(d), "vision_config") else AutoModelForCausalLM
+    config = AutoConfig.from_pretrained(d)  # Mistral 4 without a tower is in the table of models with one alone
+    tower = hasattr(config, "vision_config") or config.model_type == "mistral4"
+    auto = AutoModelForImageTextToText if tower else AutoModelForCausalLM
     m, info = auto.from_pretrained(d, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     for what, keys in info.items():
         assert not keys, f"{d}: {what}: {keys}"

@@ -22,8 +22,8 @@ ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3"
         "qwen3_vl": "QWEN3VL", "qwen3_vl_text": "QWEN3VL", "qwen3_vl_moe": "QWEN3VLMOE", "qwen3_vl_moe_text": "QWEN3VLMOE", "qwen3_next": "QWEN3NEXT",
         "qwen3_5": "QWEN35", "qwen3_5_text": "QWEN35", "qwen3_5_moe": "QWEN35MOE", "qwen3_5_moe_text": "QWEN35MOE", "minimax_m2": "MINIMAXM2",
         "deepseek_v2": "DEEPSEEK2", "deepseek_v3": "DEEPSEEK2", "glm4_moe_lite": "DEEPSEEK2", "ernie4_5_moe": "ERNIE4_5_MOE",
-        "hunyuan_v1_dense": "HUNYUAN_DENSE", "afmoe": "AFMOE", "apertus": "APERTUS", "lfm2": "LFM2", "kimi_linear": "KIMI_LINEAR"}
-PAIRS = ("LLAMA", "MISTRAL3", "SMOLLM3", "GRANITE")  # llama.cpp's code for these rotates elements 2i and 2i+1 of a head, where the directory pairs i and i+D/2
+        "hunyuan_v1_dense": "HUNYUAN_DENSE", "afmoe": "AFMOE", "apertus": "APERTUS", "lfm2": "LFM2", "kimi_linear": "KIMI_LINEAR", "mistral4": "MISTRAL4"}
+PAIRS = ("LLAMA", "MISTRAL3", "SMOLLM3", "GRANITE", "GRANITE_HYBRID")  # llama.cpp's code for these rotates elements 2i and 2i+1 of a head, where the directory pairs i and i+D/2
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
         "attention.head_count_kv"]
 LAYER_NORM = ["cohere2", "starcoder2", "gpt_neox", "gpt2"]
@@ -57,8 +57,8 @@ def halves_to_pairs(x, heads):
     return y
 
 
-def single(tensors, hidden, in_turns):
-    """Stacked experts (slices of columns, rows, or of rows, columns) as tensors of their own; rows of gate and up are in turns, or one after the other."""
+def single(tensors, hidden, in_turns, by_rows):
+    """Stacked experts (slices of columns, rows, or of rows, columns) as tensors of their own; rows of gate and up are in turns, or one after the other. by_rows: all are of rows, columns."""
     out = {}
     for name, x in tensors.items():
         if ".experts." not in name:
@@ -68,7 +68,7 @@ def single(tensors, hidden, in_turns):
         block, which = stem.rsplit(".", 1)
         for e, y in enumerate(x):
             up = which.startswith("gate_up")
-            if y.ndim == 2 and (in_turns or (y.shape[0] == hidden) == up):
+            if y.ndim == 2 and not by_rows and (in_turns or (y.shape[0] == hidden) == up):
                 y = y.T
             gate, other = (y[0::2], y[1::2]) if in_turns else (y[:len(y) // 2], y[len(y) // 2:])
             parts = {"gate_proj": gate, "up_proj": other} if up else {which: y}
@@ -103,15 +103,32 @@ def tiled(x, module, cfg):
     return np.concatenate([x[:first], of_values])
 
 
+def of_hybrid(name, x, cfg):
+    """What becomes of a tensor of Granite 4 with Mamba-2 that the package's tables do not have."""
+    block, module = name.removeprefix("model.layers.").split(".", 1)
+    half = x.shape[-2] // 2 if x.ndim > 1 else 0
+    found = {"shared_mlp.input_linear.weight": lambda: {"ffn_gate_shexp.weight": x[:half], "ffn_up_shexp.weight": x[half:]},
+             "shared_mlp.output_linear.weight": lambda: {"ffn_down_shexp.weight": x},
+             "block_sparse_moe.input_linear.weight": lambda: {"ffn_gate_exps.weight": x[:, :half], "ffn_up_exps.weight": x[:, half:]},
+             "block_sparse_moe.output_linear.weight": lambda: {"ffn_down_exps.weight": x},
+             "mamba.A_log": lambda: {"ssm_a": -np.exp(x.astype(np.float64)).astype(np.float32)[:, None]},
+             "mamba.D": lambda: {"ssm_d": x[:, None]},
+             "mamba.norm.weight": lambda: {"ssm_norm.weight": x.reshape(cfg["mamba_n_groups"], -1)}}.get(module, dict)()
+    return {f"blk.{block}.{to}": np.ascontiguousarray(y) for to, y in found.items()}
+
+
 def wanted(cfg, tensors):
     """The tensors of the file in fp32, by name."""
     arch = getattr(gguf.MODEL_ARCH, ARCH[cfg["model_type"]])
     names = gguf.get_tensor_name_map(arch, cfg["num_hidden_layers"])
     out, experts = {}, {}
     joined = ARCH[cfg["model_type"]] == "QWEN35MOE" and any(name.endswith("experts.down_proj") for name in tensors)
-    if joined or ARCH[cfg["model_type"]] in ("GPT_OSS", "LLAMA4", "QWEN3VLMOE"):
-        tensors = single(tensors, cfg["hidden_size"], ARCH[cfg["model_type"]] == "GPT_OSS")
+    if joined or ARCH[cfg["model_type"]] in ("GPT_OSS", "LLAMA4", "QWEN3VLMOE", "MISTRAL4"):
+        tensors = single(tensors, cfg["hidden_size"], ARCH[cfg["model_type"]] == "GPT_OSS", ARCH[cfg["model_type"]] == "MISTRAL4")
     for name, x in tensors.items():
+        if ARCH[cfg["model_type"]] == "GRANITE_HYBRID" and (found := of_hybrid(name, x, cfg)):
+            out.update(found)
+            continue
         for prefix in ("model.language_model.", "language_model.model."):
             if name.startswith(prefix):
                 name = "model." + name[len(prefix):]
@@ -180,6 +197,8 @@ def main(path, model):
     cfg["intermediate_size"] = cfg.get("intermediate_size_mlp", cfg.get("intermediate_size"))
     if cfg["model_type"] == "gpt2":
         cfg.update(num_hidden_layers=cfg["n_layer"], num_attention_heads=cfg["n_head"])
+    if cfg["model_type"] == "granitemoehybrid" and set(cfg["layer_types"]) - {"attention", "full_attention"}:
+        ARCH[cfg["model_type"]] = "GRANITE_HYBRID"
     r = gguf.GGUFReader(path)
     want = wanted(cfg, load(model))
     got = {t.name: t for t in r.tensors}
@@ -192,7 +211,7 @@ def main(path, model):
             continue
         x = want[name]
         kind = default
-        if x.ndim < 2 or name.endswith(("_norm.weight", ".bias")) or "ffn_gate_inp" in name or "ssm_conv1d" in name or name.endswith("ssm_a") or "shortconv.conv" in name:
+        if x.ndim < 2 or name.endswith(("_norm.weight", ".bias", "ssm_a", ".ssm_d")) or "ffn_gate_inp" in name or "ssm_conv1d" in name or "shortconv.conv" in name:
             kind = "F32"
         elif kind == "Q8_0" and x.shape[-1] % 32:
             kind = "F16"

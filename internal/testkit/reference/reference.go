@@ -276,13 +276,18 @@ func heads(cfg *model.Config, w Weights, i int, n []float64, with *beside) (q, k
 	if qw != nil && cfg.QKNormRotated {
 		q, k = norm(cfg, q, qw), norm(cfg, k, kw)
 	}
+	scaleQueries(cfg, i, q)
+	return q, k, v
+}
+
+// scaleQueries multiplies the queries q (T, H, D) of block i by the factor of their position, if the block has one.
+func scaleQueries(cfg *model.Config, i int, q []float64) {
 	if by := cfg.QueryScaling; by != nil && (cfg.NoRope == nil || !cfg.Turns(i)) {
 		for j := range q {
-			position := float64(j / (cfg.NumHeads * d))
+			position := float64(j / (cfg.NumHeads * cfg.Heads(i).Dim))
 			q[j] *= 1 + by.Scale*math.Log(1+math.Floor((position+float64(by.Ahead))/by.Every))
 		}
 	}
-	return q, k, v
 }
 
 // mlp returns down(f(gate(n))·up(n)), or down(f(up(n))) without a gate; f is the activation function. in is the prefix
@@ -544,6 +549,7 @@ func mlaHeads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float
 			k = append(append(k, kStays[at*l.NopeDim:][:l.NopeDim]...), kTurns[t*l.RopeDim:][:l.RopeDim]...)
 		}
 	}
+	scaleQueries(cfg, i, q)
 	return q, k, v
 }
 

@@ -48,6 +48,9 @@ RECIPE = dict(rows_per_step=3, max_steps=8, learning_rate=1e-2, lr_scheduler_typ
 LATENT = dict(num_key_value_heads=4, kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=7, tie_word_embeddings=False,
               n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=2, moe_intermediate_size=6, first_k_dense_replace=1)
 
+MISTRAL4 = dict(LATENT, moe_intermediate_size=8, head_dim=10, q_lora_rank=10, norm_topk_prob=True, rope_parameters=dict(rope_type="yarn", rope_theta=100.0, factor=4.0,
+                original_max_position_embeddings=4, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.7))
+
 RECURRENT = dict(num_hidden_layers=3, head_dim=8, layer_types=["linear_attention", "linear_attention", "full_attention"], linear_num_key_heads=2,
                  linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=5, linear_conv_kernel_dim=4, tie_word_embeddings=False,
                  rope_parameters=dict(rope_type="default", rope_theta=100.0, partial_rotary_factor=0.5))
@@ -171,6 +174,11 @@ CASES = {
     "ministral3": (beside(transformers.Mistral3Config, PIXTRAL, dict(model_type="ministral3", sliding_window=None, rope_parameters=dict(rope_type="yarn",
         rope_theta=100.0, factor=4.0, original_max_position_embeddings=4, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0,
         llama_4_scaling_beta=0.7)), image_token_index=45, tie_word_embeddings=False), {}, dict(max_steps=20, bf16=True)),
+    # The same factor on queries, in latent attention, whose scores yarn scales; experts whose normed weights are multiplied.
+    "mistral4": (transformers.Mistral4Config, dict(MISTRAL4, routed_scaling_factor=1.7), dict(logits=True)),
+    # The same beside a tower, with experts in every block and queries that are made of the hidden state.
+    "mistral4vl": (beside(transformers.Mistral3Config, PIXTRAL, dict(MISTRAL4, model_type="mistral4", q_lora_rank=None, first_k_dense_replace=0, n_routed_experts=4,
+        num_experts_per_tok=2, n_shared_experts=1), image_token_index=45, tie_word_embeddings=False), {}, dict(logits=True)),
     "qwen2vl": (beside(transformers.Qwen2VLConfig, QWEN2_TOWER, dict(head_dim=4, rope_parameters=dict(rope_type="default", rope_theta=100.0,
         mrope_section=[1, 1, 0])), tie_word_embeddings=False, **IMAGE_TOKENS), {}, dict(max_steps=20, bf16=True)),
     "qwen25vl": (beside(transformers.Qwen2_5_VLConfig, QWEN25_TOWER, dict(head_dim=4, use_sliding_window=True, sliding_window=5, max_window_layers=1,
@@ -242,8 +250,9 @@ torch.optim._muon._zeropower_via_newtonschulz = newton_schulz
 
 
 def auto(config):
-    """The class that loads models of config."""
-    return transformers.AutoModelForImageTextToText if hasattr(config, "vision_config") else transformers.AutoModelForCausalLM
+    """The class that loads models of config. Mistral 4 without a tower is in the table of models with one alone."""
+    tower = hasattr(config, "vision_config") or config.model_type == "mistral4"
+    return transformers.AutoModelForImageTextToText if tower else transformers.AutoModelForCausalLM
 
 
 def transpose(file, which):
