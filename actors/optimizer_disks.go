@@ -11,11 +11,12 @@ import (
 // hands the gradient to the Stager, which writes it. When the norm is known, the Optimizer requests
 // all these gradients.
 
-// diskCore is the subcore for states on disks. As a hook it delays the update of a layer until the state is in memory.
+// diskCore is the part of the optimizer's core for states on disks. As a hook it delays the update of a layer until the
+// state is in memory.
 type diskCore struct {
 	c      *optimizerCore
 	staged []bool // by layer: its state is in a state slot
-	round  int    // requests of the Checkpointer for all states so far
+	round  int    // number of times that the Checkpointer has requested all states
 	wanted int    // the last step whose gradients were requested
 }
 

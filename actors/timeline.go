@@ -176,10 +176,10 @@ func (t *tracer) reportHold(h *hold) {
 	}
 }
 
-// span returns the span that the trace shows for hold h. The span begins no earlier than the end of
-// the previous hold of the slot, because Perfetto drops overlapping spans. Holds overlap if weights
-// are used in place: fetching them copies nothing and can precede the last use of the slot's
-// previous weights.
+// span returns the span that the trace shows for h, the time from filling a slot to its release.
+// Perfetto drops spans that overlap, so the span begins no earlier than the previous span of the
+// slot ends. Without this rule spans would overlap if weights are used in place: fetching then
+// copies nothing, and can precede the last use of the previous weights.
 func (t *tracer) span(h *hold) timeline.Span {
 	return timeline.Span{Track: h.track, Name: h.name, Step: h.step, Start: max(h.start, t.until[h.track]), End: h.end}
 }

@@ -36,9 +36,9 @@ type family struct {
 	eitherWay bool
 	// defaults are the values of missing keys. A null key is not missing: it says that there is no value.
 	defaults map[string]any
-	// ropeTypes maps rope types that only this family names so to the usual names.
+	// ropeTypes maps this family's own names of rope types to the usual names.
 	ropeTypes map[string]string
-	// names maps Llama's key names to the family's, for shared keys with another name. defaults use Llama's names.
+	// names maps Llama's names of keys to this family's names, where they differ. The field defaults uses Llama's names.
 	names map[string]string
 	// eitherName says that a file may have Llama's name in place of the family's.
 	eitherName bool

@@ -421,8 +421,8 @@ func part(data []byte, counts []int, rank int) []byte {
 	return data[at : at+counts[rank]]
 }
 
-// checkCounts returns an error for counts that are negative, not one for each of size ranks, or do not add up to the
-// length of data.
+// checkCounts returns an error unless there is one count for each of size ranks, no count is negative, and the counts
+// add up to the length of data.
 func checkCounts(data []byte, counts []int, size int) error {
 	sum := 0
 	for _, n := range counts {

@@ -77,8 +77,9 @@ func (g *staging) settle(sl *slab) error {
 	return g.stream.dev.cuda.EventSynchronize(g.stream.dev.context, sl.done)
 }
 
-// piece returns the i-th piece of a copy of n bytes: its offset, its size in bytes, and its slab.
-// The size is 0 if the copy has fewer pieces.
+// piece returns the i-th piece of a copy of n bytes: its offset, its size in bytes, and the staging
+// buffer through which it goes. Pieces use the two buffers in turn. The size is 0 if the copy has
+// fewer pieces.
 func (g *staging) piece(i int, n int64) (off, size int64, sl *slab) {
 	each := int64(min(len(g.slabs[0].mem), len(g.slabs[1].mem)))
 	off = min(n, int64(i)*each)

@@ -11,7 +11,7 @@ import (
 	"mt/device/op"
 )
 
-// Fault is the error of the call that Fail or FailLate made fail.
+// Fault is the error that a call returns because Fail or FailLate was told to let it fail.
 type Fault struct {
 	Call int64  // number of the call, counted from 1
 	Name string // the call's name and its stream

@@ -267,8 +267,8 @@ func flagNames() []string {
 	return out
 }
 
-// foreignKeys asks the judges in foreign about the keys of other tools that were given. A key that mt cannot obey is
-// an error. One warning lists the keys that mt ignores.
+// foreignKeys checks the given keys that only other tools have, with the functions in foreign. A key that mt cannot
+// obey is an error. One warning lists the keys that mt ignores.
 func (l *loader) foreignKeys() {
 	last := map[string]entry{}
 	for _, e := range l.foreign {
