@@ -164,8 +164,8 @@ func TestLearn(t *testing.T) {
 	if o := m.Host.Update; math.Abs(o.Fixed-10) > 0.1 {
 		t.Errorf("updates begin with %g µs, want 10", o.Fixed)
 	}
-	if n := len(m.Device.Attention["bf16"]); n != 4 || m.Device.Attention["bf16"][3].Forward != 500 {
-		t.Errorf("attention %+v: want the measured one in place of one of four", m.Device.Attention["bf16"])
+	if n := len(m.Device.Attention["bf16"]); n != 6 || m.Device.Attention["bf16"][5].Forward != 500 {
+		t.Errorf("attention %+v: want the measured one in place of one of six", m.Device.Attention["bf16"])
 	}
 	if o := m.Device.Ops["RMSNorm"]; math.Abs(o.Rate-2030) > 5 || o.Fixed != 2.5 {
 		t.Errorf("RMSNorm %+v: want 20 GB in 10.1 ms less 100 launches of 2.5 µs", o)
