@@ -124,7 +124,7 @@ func (f *chatForm) find(s *Spec) (err error) {
 }
 
 // ErrNoTemplate is the error that a model has no chat template and Spec.Template is empty.
-var ErrNoTemplate = errors.New("the model has no chat template; set template to default, which every tokenizer can write, to another built-in template, or to a Jinja file")
+var ErrNoTemplate = errors.New("the model has no chat template; set template to default, which every tokenizer can write, to another built-in template such as chatml, or to a Jinja file")
 
 func hasChatML(t tokenizer.Tokenizer) bool {
 	_, start := t.TokenID("<|im_start|>")

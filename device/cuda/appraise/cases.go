@@ -71,7 +71,7 @@ func (z Size) attention() []Case {
 
 // attend returns a case of attention over sequences of one length, with heads of dim elements.
 func (z Size) attend(dt device.DType, dim, length int, backward bool) Case {
-	heads := z.Width / dim
+	heads := max(1, z.Width/dim)
 	kv := max(1, heads*z.KVHeads/z.Heads)
 	seqs := z.Tokens / length
 	name := "Attention"
