@@ -77,6 +77,7 @@ var configs = []struct {
 	})},
 	{"shared keys and values", config(func(c *model.Config) {
 		c.SandwichNorms, c.QKNorm, c.NormsValues, c.DoubleWide, c.NumLayers, c.SharedKV = true, true, true, true, 3, 1
+		c.EmbedScale, c.EmbedRounded, c.TieEmbeddings = math.Sqrt(12), true, true
 		c.HeadDim, c.GlobalHeadDim, c.GlobalKVHeads, c.AttnScale = 4, 6, 1, 0.3
 		c.RMSNormEps = 0.1 // norms of few elements would magnify rounding
 		c.SlidingWindow, c.Sliding = 3, []bool{true, false, true}
