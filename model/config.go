@@ -547,9 +547,10 @@ func (c *Config) chunkedFields(f *fields) {
 }
 
 // blocksOf returns which blocks have attention of the given kind, such as sliding_attention. It
-// reads layer_types, whose other entries must all be full_attention. If layer_types is missing,
-// blocks for which by is true have the kind, unless size is 0. size is the window or chunk size in
-// tokens. A block of the kind with size 0 is an error, which names size by the words in what.
+// reads layer_types, whose other entries must all be full_attention. size is the
+// window or chunk size in tokens, and what is its name in error messages. A block of the kind with
+// size 0 is an error. Without layer_types the function by decides which blocks have the kind; with
+// size 0 none has.
 func (c *Config) blocksOf(f *fields, kind, what string, size int, by func(block int) bool) []bool {
 	types := c.typesOfLayers(f)
 	if f.err != nil {

@@ -59,12 +59,13 @@ func (a *DeltaShape) StatesLen() int {
 //
 //	QKV (T, Width) act: q and k of all key heads, v of all heads
 //	Gates act: b of head h of token t at t·GateStride + h, a behind the b of all heads
-//	A: with ByChannel (T, Heads·KeyDim) act: a, which Gates then lacks; otherwise none
-//	ALog (Heads), DtBias (Decays) f32; O (T, Heads·ValueDim) act
+//	A: none without ByChannel, because Gates holds a. With ByChannel Gates holds b alone, and A is a: (T, Heads·KeyDim) act
+//	ALog (Heads) f32; DtBias f32: one value per head, with ByChannel one per head and channel
+//	O (T, Heads·ValueDim) act
 //	States: none, or (⌈T/64⌉, Heads, KeyDim, ValueDim) f32. Element t/64 receives the state before the chunk that begins
 //	at token t. The first chunk of a sequence writes no element
-//	Last: none, or (Heads, KeyDim, ValueDim) f32 for a single sequence: the state before its first token here, replaced
-//	by the state after its last
+//	Last: none, or (Heads, KeyDim, ValueDim) f32 for a single sequence. On entry it holds the initial state, on return
+//	the final state
 type GatedDelta struct {
 	DeltaShape
 	O, QKV, Gates, A, ALog, DtBias, States, Last device.Tensor
