@@ -17,9 +17,9 @@ type checkpointerCore struct {
 	ready    []LayerUpdated  // layers that can be written
 	last     LayerUpdated    // the last written layer of queue[0]
 	busy     bool            // a work is in progress
-	// stateOnDisk says for each layer whether its state is on a disk (nil: none is). shown says for
-	// each layer whether the Stager, which reads states from disks, keeps the state in memory until
-	// the layer is saved. A layer that was just updated is saved without waiting for shown, unless
+	// stateOnDisk: by layer, the state is on a disk. nil: no state is.
+	// shown: by layer, the Stager has read the state from the disk and keeps it in memory until the
+	// layer is saved. A layer that was just updated is saved without waiting for shown, unless
 	// checkpoints hard-link the files of states (links).
 	stateOnDisk, shown []bool
 	links              bool

@@ -287,8 +287,8 @@ func (w *world) works() int { return len(w.cores) + copyStreams*len(w.lanes) }
 // streamOf returns stream number i, counted over the streams of all lanes.
 func (w *world) streamOf(i int) *streamWorld { return &w.lanes[i/copyStreams].streams[i%copyStreams] }
 
-// slow reports whether the configuration makes event c (a choice of move) late. A configuration can
-// slow down one actor, or the messages of ended works.
+// slow reports whether the configuration delays event c. Events have the numbers that move takes. A
+// configuration can delay one actor, or all messages which say that a copy or launch has ended.
 func (w *world) slow(c int) bool {
 	saying := w.cfg.slow == 1+int(numRoles)
 	switch s := c - len(w.cores); {

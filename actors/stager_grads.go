@@ -68,8 +68,8 @@ func (c *stagerCore) gradWritten(m gradWritten) []effect {
 
 // readGrad returns the work that reads the next gradient that the Optimizer has requested; false:
 // none can be read now. Only layers whose state is in a state slot and whose gradient is completely
-// written are candidates. Of these it takes the layer that is updated first. All states in slots
-// are complete, because no read is in progress.
+// written are candidates. It takes the candidate that is updated first. All states in slots are
+// complete, because no read is in progress.
 func (c *stagerCore) readGrad() (work, bool) {
 	if c.reading || c.grads.onDisk == nil {
 		return work{}, false

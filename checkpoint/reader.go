@@ -55,9 +55,11 @@ func openReader(dir string, layouts []model.Layout) (*Reader, error) {
 // Beside selects what Reader.Layer reads besides the weights.
 type Beside int
 
-// Nothing reads only the weights, for checkpoints without optimizer state. LowerHalves also reads
-// the lower halves, as LoadWeights does. Everything also reads the optimizer's planes, as Load
-// does.
+// These are the values of Beside:
+//
+//   - Nothing: only the weights, for checkpoints without optimizer state.
+//   - LowerHalves: the lower halves too, as LoadWeights does.
+//   - Everything: the lower halves and the optimizer's planes, as Load does.
 const (
 	Nothing Beside = iota
 	LowerHalves

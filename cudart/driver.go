@@ -22,8 +22,8 @@ const (
 	launchParamBufferSize    = 2
 )
 
-// Two logs of the PTX compiler are requested: one for information, one for errors. jitLogBytes is
-// the size of each log. jitOptions is the number of options of cuModuleLoadDataEx for both logs.
+// The PTX compiler writes two logs: one for information, one for errors. jitLogBytes is the size of
+// each log. cuModuleLoadDataEx gets jitOptions options for both logs together.
 const (
 	jitLogBytes = 8 << 10
 	jitOptions  = 4

@@ -406,8 +406,8 @@ const (
 	flagReshaped                        // the template got functions, texts or thoughts in another shape
 )
 
-// flagSameRow marks a document that stood in the same row as the previous document. Only a row of input_ids holds
-// several documents.
+// flagSameRow marks a document that came from the same row of the data set as the previous document. Only a data set
+// with a column input_ids can have several documents in one row.
 const flagSameRow uint64 = 1 << 15
 
 // idFlags are the flags that count for a data set's ID. A checkpoint stores this ID and compares it when a run

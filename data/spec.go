@@ -96,9 +96,8 @@ func (p split) shard(from, to int64) (first, end int64) {
 	return first, end
 }
 
-// upTo returns how many rows must be read, from the data set's start, to get the first most rows of the split; most
-// 0: all rows of the split. It returns 0 if the number depends on the length of the data set, since then all rows
-// must be read.
+// upTo returns how many rows of the data set must be read to get at most `most` rows of the split. most 0: all rows of
+// the split. It returns 0 if the number depends on the length of the data set, because then all rows must be read.
 func (p split) upTo(most int64) int64 {
 	switch {
 	case p.Shards > 0, p.Cut && p.FromPercent && p.From > 0, p.Cut && p.ToPercent && p.To < 100:

@@ -3,9 +3,9 @@
 // anything. A layer's Kind describes the layer for code that plans, fetches and offloads.
 //
 // A block with a recurrence is a kind of its own with the visits of other blocks (kind_block.go, recurrence.go,
-// gated_delta_net.go, short_conv.go, mamba2.go). For each block the plan chooses what its forward keeps for the backward (Keeps). With pairs,
-// the losses of all chunks come before any gradient, because both answers decide each token's factor
-// (op.PreferenceWeights).
+// gated_delta_net.go, kda.go, short_conv.go, mamba2.go). For each block the plan chooses what the block's forward keeps
+// for the backward (Keeps). With preference pairs, the losses of all chunks come before any gradient: both answers of
+// a pair decide each token's factor (op.PreferenceWeights).
 //
 // # Passengers
 //
@@ -29,8 +29,8 @@
 //     layer keeps it for the backward, whose Route turns the gradient of the output into that of the sum.
 //
 // The backward routes again with the same bits, so the counts of the forward still hold. Experts follow in
-// reverse, first those still in slots. Each gradient goes to its range of the layer's slab. Combine turns the
-// gradient of the output into that of the input, and its own gradient is the last part.
+// reverse, first those still in slots. Each gradient goes to its range of the layer's slab. Combine computes
+// the gradient of the input from the gradient of the output. The gradient of Combine's weights is the last part.
 //
 // If the plan expects fewer than 0.5 idle experts in a layer, all tiles are fetched ahead. Otherwise, unless
 // the device is unified, the Prefetcher waits for the routing and fetches experts on demand: an idle

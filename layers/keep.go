@@ -35,7 +35,7 @@ type Keeps []Keep
 // KeepIn returns Keeps with the same level for each of the given number of blocks.
 func KeepIn(blocks int, level Keep) Keeps { return slices.Repeat(Keeps{level}, blocks) }
 
-// Of returns the level of a block: what its forward keeps for the backward.
+// Of returns a block's level, which says what the forward keeps for the backward.
 func (k Keeps) Of(block int) Keep {
 	if block < len(k) {
 		return k[block]

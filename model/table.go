@@ -366,7 +366,7 @@ func (c *Config) MatrixParams() int64 {
 	return sum
 }
 
-// mlps counts the parameters of all dense MLPs. Those of the last Config.SharedKV blocks may be wider.
+// mlps counts the parameters of all dense MLPs. The MLPs of the last Config.SharedKV blocks may be wider.
 func (c *Config) mlps() (sum counts) {
 	of := map[int]counts{} // by width
 	for b := range c.NumLayers {

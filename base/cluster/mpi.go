@@ -316,9 +316,9 @@ func (c *mpiComm) AllGatherV(data []byte, counts []int, done func(error)) {
 		e, k := c.w.engine, &c.w.engine.lib.constants
 		f := newFlight((len(data)+c.w.largest-1)/c.w.largest, done)
 		for at := 0; at < len(data); at += c.w.largest {
-			// AllGatherV is split into windows of at most largest bytes. The operations of all
-			// windows begin now. If they interleaved with those of the next operation, their order
-			// could differ between ranks.
+			// AllGatherV is split into windows of at most largest bytes. All windows begin now, so
+			// that every rank begins them before the windows of its next AllGatherV. MPI requires
+			// the same order on all ranks.
 			to := min(len(data), at+c.w.largest)
 			lengths, places := window(counts, at, to)
 			f.keep = append(f.keep, data, lengths, places)

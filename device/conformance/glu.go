@@ -29,8 +29,8 @@ type unit struct {
 // exponential (error 2e-7), a sum and a quotient.
 //
 // A GELU's sigmoid has an argument z with four more roundings, and z times the derivative of the
-// GELU's slope is below 3. The slope also has x·dz/dx, up to 12 where it matters, times 1 − σ,
-// whose error is that of a number near 1. Far below 0 the relative error of a result grows with z.
+// GELU's slope is below 3. The slope also has x·dz/dx, up to 12 where it matters, times 1 − σ. The
+// absolute error of 1 − σ is the rounding error of a number near 1. Far below 0 the relative error of a result grows with z.
 //
 // The exact GELU's z is a polynomial, whose rounding is as small and whose fit has an error of
 // 1e-7. A clamped gate has two more roundings. A ReLU has none.

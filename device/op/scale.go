@@ -2,8 +2,8 @@ package op
 
 import "mt/device"
 
-// Scale multiplies X act by Factor in place, rounding once. With Rows 0 X has N elements. Otherwise these are the first N
-// elements of each of Rows rows, which are Stride elements apart.
+// Scale multiplies elements of X, of type act, by Factor in place, rounding once. Rows 0: X is N contiguous elements.
+// Otherwise Scale multiplies the first N elements of each of Rows rows. Rows begin Stride elements apart.
 type Scale struct {
 	X            device.Tensor
 	N            int64

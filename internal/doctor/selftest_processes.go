@@ -25,8 +25,9 @@ const saveEvery = time.Second
 
 // Processes defines how SuperviseSelfTest starts and ends child processes.
 type Processes struct {
-	// Command returns the command of a child process that calls ServeSelfTest with its standard output and with from.
-	// kind is the kind of device; "" for the first child. The child must exit when its standard input closes.
+	// Command returns the command of a child process. The child calls ServeSelfTest with its standard output and with
+	// from, the number of the first unit to run. kind is the kind of device; "" for the first child. The child must
+	// exit when its standard input closes.
 	Command func(kind string, from int) *exec.Cmd
 	// Limit is the time limit per case: a child may be silent for this long. Opening the device may take twice as
 	// long.

@@ -66,7 +66,7 @@ type constant64 struct {
 }
 
 // special is a register that the decoder has made for a special register, such as %tid.x. The warp
-// sets it before the first instruction. wide says that it has 64 bits.
+// sets the register before the first instruction. wide: 64 bits.
 type special struct {
 	reg  int32
 	name string

@@ -204,8 +204,8 @@ func (p *proxy) fetch(w *warp, in *inst, lane int, off uint32) {
 }
 
 // stored fails unless the last store to a word is visible to asynchronous work of warp w.
-// Visibility requires a fence.proxy.async after the store. The word's cell is c. For the error,
-// done says what the work does to the word, such as "written".
+// Visibility requires a fence.proxy.async after the store. The word's cell is c. done is the
+// verb of the error: what the work does to the word, such as "written".
 func (p *proxy) stored(w *warp, in *inst, lane int, c *cell, off uint32, done string) {
 	b := p.block
 	if c.write <= b.began { // written by a copy or never

@@ -47,8 +47,8 @@ func (g *groups) ready(but int) (at float64) {
 	return at
 }
 
-// candidate is one of the next instructions of a warp. It may issue before the instructions ahead
-// of it, if its operands are ready.
+// candidate is one of the next instructions of a warp. A candidate whose operands are ready may
+// issue before earlier instructions.
 type candidate struct {
 	step  int32
 	order order

@@ -161,8 +161,9 @@ template <bool all, class T, class L> DEV running<all> scan(const row_of<T> &row
   return out;
 }
 
-// slopes has the numbers that turn a logit x into its gradient: exp(x − top)·k − column, and at the
-// target less target.
+// slopes has the numbers that turn a logit x into its gradient: exp(x − top)·k − column. The
+// gradient of the target's logit is smaller by the field target. k scales the probability, and column
+// is the coefficient of the sum of all logits in the loss.
 template <class M> struct slopes { float top, k, column, target; };
 
 template <class M, int N, class L> DEV void probabilities(float (&v)[N], L limit, slopes<M> g) {

@@ -94,8 +94,8 @@ func (c *chat) check(in *open.Inputs) (notes []string, err error) {
 	return c.d.Notes, nil
 }
 
-// trainedWith returns advice for a model directory that a run of mt wrote with a template: the name to give. "" means
-// that the run had none, or that its config.yaml cannot be read.
+// trainedWith returns advice for a model directory that a run of mt wrote: which template to give. "": the run had no
+// template, or its config.yaml cannot be read.
 func trainedWith(in *open.Inputs) string {
 	file := filepath.Join(in.ModelDir, settings.ConfigFile)
 	text, err := files.Read(file, config.MaxFile)

@@ -264,8 +264,9 @@ func (d *decoder) close() {
 }
 
 // forward appends ids to the sequence and returns the logits of the last token, one for each of the V tokens of the
-// vocabulary. The slice is valid until the next call. Where the sequence grows beyond a length at which the rotary
-// frequencies change, forward computes the whole sequence again, as Transformers does for Phi-3.
+// vocabulary. The slice is valid until the next call. The rotary frequencies of some models change
+// when the sequence grows beyond a length. forward then computes the whole sequence again, as Transformers does for
+// Phi-3.
 func (d *decoder) forward(ids []int32) ([]float32, error) {
 	d.ids = append(d.ids, ids...)
 	if shift := d.o.Config.RopeShift(len(d.ids)); shift != d.shift {
