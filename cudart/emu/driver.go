@@ -13,6 +13,7 @@ import (
 // same time. Close closes one.
 type Driver struct {
 	opt    Options
+	timed  bool   // events report Options.ProductTimes, not real time
 	number uint16 // part of all handles that the driver returns
 	rng    *rand.Rand
 
@@ -80,7 +81,7 @@ var numbers atomic.Uint32
 
 // New creates a driver.
 func New(o Options) *Driver {
-	d := &Driver{opt: o.withDefaults(), number: uint16(numbers.Add(1)), threads: map[int]*thread{},
+	d := &Driver{opt: o.withDefaults(), timed: o.ProductTimes != nil, number: uint16(numbers.Add(1)), threads: map[int]*thread{},
 		objects: map[uint64]any{}, touched: map[launchKey][]span{}, ended: make(chan struct{})}
 	for i := range d.opt.Devices {
 		d.gpus = append(d.gpus, &gpu{ordinal: i})

@@ -63,9 +63,9 @@ type Options struct {
 	// RefuseProducts is the error code of every cublasLtMatmul, even with proposed algorithms; 0:
 	// products are computed.
 	RefuseProducts int
-	// ProductTimes has one entry for each cublasLt algorithm that the heuristic proposes: extra
-	// time of the algorithm on the device. Events report this time, but nothing really waits. nil:
-	// three algorithms without extra time.
+	// ProductTimes has one entry for each cublasLt algorithm that the heuristic proposes: the time
+	// of the algorithm on the device. Events report these times alone, and nothing really waits, so
+	// a delay of this machine changes no result. nil: three algorithms, and events report real time.
 	ProductTimes []time.Duration
 	// RegisterLimit is the limit of registered bytes, like a limit of locked memory. Beyond it cudaHostRegister
 	// returns 2. 0: no limit.

@@ -127,7 +127,10 @@ func (d *Driver) finish(o *op) {
 	o.run, o.spans, o.watches = nil, nil, nil
 	o.stream.gpu.extra += o.extra
 	if o.record != nil {
-		o.record.complete, o.record.at = true, time.Now().Add(o.stream.gpu.extra)
+		o.record.complete, o.record.at = true, time.Now()
+		if d.timed {
+			o.record.at = time.Unix(0, int64(o.stream.gpu.extra))
+		}
 	}
 	o.wait = nil
 }

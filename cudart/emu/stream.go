@@ -33,7 +33,7 @@ type op struct {
 	watches []watch                // host memory that the host must not change
 	record  *record                // record that completes with the operation
 	wait    *record                // record that must complete before it starts
-	extra   time.Duration          // time that events add to its duration
+	extra   time.Duration          // its time on the clock that events report; see Options.ProductTimes
 
 	done    bool
 	hung    bool // Options.HangAt has selected it

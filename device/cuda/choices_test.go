@@ -82,8 +82,7 @@ func (s *shelf) Keep(p Platform, shape string, words [8]uint64) error {
 }
 
 // hours returns options in which the emulated GPU takes h[i] hours for a product with the i-th
-// proposed algorithm. Hours are so far apart that delays of the machine cannot change which is
-// fastest.
+// proposed algorithm. Its events report these times alone.
 func hours(h ...int) emu.Options {
 	var o emu.Options
 	for _, n := range h {
