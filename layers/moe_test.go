@@ -59,6 +59,7 @@ var moeCases = []moeCase{
 		c.SharedSize, c.SharedGate, c.SharedBias, c.Activation = 5, true, true, model.GELUTanh
 	}), nil, 0},
 	{"biases of all experts", moeConfig(4, 4, func(c *model.Config) { c.SharedSize, c.SharedBias, c.ExpertBias = 6, true, true }), nil, 0},
+	{"softmax in groups", moeConfig(12, 3, func(c *model.Config) { c.ExpertGroups, c.OpenGroups, c.GroupBest, c.NormTopKProb = 4, 2, 2, true }), nil, 2},
 	{"ungated", moeConfig(5, 2, func(c *model.Config) { c.Ungated, c.Activation, c.SharedSize = true, model.SquaredReLU, 7 }), nil, 0},
 	{"ungated with biases", moeConfig(4, 2, func(c *model.Config) {
 		c.Ungated, c.Activation, c.SharedSize, c.SharedBias, c.ExpertBias = true, model.GELU, 7, true, true

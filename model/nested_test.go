@@ -149,7 +149,7 @@ func TestTowerSpellings(t *testing.T) {
 	}{
 		"another model's part": {text(mistralSmall, map[string]any{"model_type": "ministral4"}), `text_config: model_type: "ministral4" is not supported here; known: mistral, ministral3, mistral4`},
 		"no stretch":           {text(ministral8B, map[string]any{"rope_parameters": map[string]any{"llama_4_scaling_beta": 0.1}}), "rope_parameters: original_max_position_embeddings: missing"},
-		"groups":               {changed("mistral4", map[string]any{"pad_token_id": 0, "num_key_value_heads": nil, "n_group": 4}), "n_group: 4 groups of experts, 1 of them open, are not supported in Mistral4ForCausalLM"},
+		"groups":               {changed("mistral4", map[string]any{"pad_token_id": 0, "num_key_value_heads": nil, "n_group": 3}), "n_group: 128 experts are not 3 groups of 2 and more"},
 		"no factor": {changed("mistral4", map[string]any{"pad_token_id": 0, "num_key_value_heads": nil, "rope_parameters": map[string]any{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32}}),
 			"rope_parameters: llama_4_scaling_beta: missing; rope type yarn needs it"},
 		"no yarn": {changed("mistral4", map[string]any{"pad_token_id": 0, "num_key_value_heads": nil, "rope_parameters": map[string]any{"rope_theta": 1e4}}),

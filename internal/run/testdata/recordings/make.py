@@ -176,6 +176,8 @@ CASES = {
         llama_4_scaling_beta=0.7)), image_token_index=45, tie_word_embeddings=False), {}, dict(max_steps=20, bf16=True)),
     # The same factor on queries, in latent attention, whose scores yarn scales; experts whose normed weights are multiplied.
     "mistral4": (transformers.Mistral4Config, dict(MISTRAL4, routed_scaling_factor=1.7), dict(logits=True)),
+    # Experts in groups, which rank by sums of probabilities.
+    "mistral4-groups": (transformers.Mistral4Config, dict(MISTRAL4, n_routed_experts=12, n_group=4, topk_group=2), dict(logits=True, max_steps=20)),
     # The same beside a tower, with experts in every block and queries that are made of the hidden state.
     "mistral4vl": (beside(transformers.Mistral3Config, PIXTRAL, dict(MISTRAL4, model_type="mistral4", q_lora_rank=None, first_k_dense_replace=0, n_routed_experts=4,
         num_experts_per_tok=2, n_shared_experts=1), image_token_index=45, tie_word_embeddings=False), {}, dict(logits=True)),
