@@ -12,6 +12,8 @@ import (
 // docs/adding-a-family.md shows how to write one.
 type family struct {
 	arch, modelType string
+	// otherTypes are values of model_type in published files for modelType's model, unknown to Transformers.
+	otherTypes []string
 	// nested says under which key the config.json of a larger model, such as one with a vision
 	// tower, has the language model's keys; nil: they are at the top.
 	nested *nested
@@ -250,7 +252,7 @@ func findFamily(f *fields) *family {
 	other := func(arch string) bool { return slices.Contains(known, arch) }
 	for _, a := range families {
 		byArch := len(archs) == 1 && archs[0] == a.arch
-		byType := modelType == a.modelType
+		byType := modelType == a.modelType || slices.Contains(a.otherTypes, modelType)
 		if byArch && modelType == "" || byType && (slices.Contains(archs, a.arch) || !slices.ContainsFunc(archs, other)) {
 			return a
 		}

@@ -416,7 +416,7 @@ var families = []family{
 		keys: []func(*plan){(*plan).deepseek2Keys},
 	},
 	{
-		types: []string{"deepseek_v3"}, arch: "deepseek2", mla: true,
+		types: []string{"deepseek_v3", "kimi_k2"}, arch: "deepseek2", mla: true,
 		dense: feedForward, block: deepseekExperts(rule{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", bare}),
 		defaults: map[string]any{"max_position_embeddings": 4096, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
 			"v_head_dim": 128, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3,

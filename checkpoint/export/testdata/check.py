@@ -21,7 +21,7 @@ ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3"
         "qwen2_vl": "QWEN2VL", "qwen2_vl_text": "QWEN2VL", "qwen2_5_vl": "QWEN2VL", "qwen2_5_vl_text": "QWEN2VL",
         "qwen3_vl": "QWEN3VL", "qwen3_vl_text": "QWEN3VL", "qwen3_vl_moe": "QWEN3VLMOE", "qwen3_vl_moe_text": "QWEN3VLMOE", "qwen3_next": "QWEN3NEXT",
         "qwen3_5": "QWEN35", "qwen3_5_text": "QWEN35", "qwen3_5_moe": "QWEN35MOE", "qwen3_5_moe_text": "QWEN35MOE", "minimax_m2": "MINIMAXM2",
-        "deepseek_v2": "DEEPSEEK2", "deepseek_v3": "DEEPSEEK2", "glm4_moe_lite": "DEEPSEEK2", "ernie4_5_moe": "ERNIE4_5_MOE",
+        "deepseek_v2": "DEEPSEEK2", "deepseek_v3": "DEEPSEEK2", "kimi_k2": "DEEPSEEK2", "kimi_k25": "DEEPSEEK2", "glm4_moe_lite": "DEEPSEEK2", "ernie4_5_moe": "ERNIE4_5_MOE",
         "hunyuan_v1_dense": "HUNYUAN_DENSE", "afmoe": "AFMOE", "apertus": "APERTUS", "lfm2": "LFM2", "kimi_linear": "KIMI_LINEAR", "mistral4": "MISTRAL4"}
 PAIRS = ("LLAMA", "MISTRAL3", "SMOLLM3", "GRANITE", "GRANITE_HYBRID")  # llama.cpp's code for these rotates elements 2i and 2i+1 of a head, where the directory pairs i and i+D/2
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",

@@ -71,6 +71,7 @@ QWEN3_TOWER = dict(depth=1, hidden_size=4, num_heads=1, out_hidden_size=16, inte
 QWEN35_TOWER = {k: v for k, v in QWEN3_TOWER.items() if k != "deepstack_visual_indexes"}
 GEMMA4_TOWER = dict(hidden_size=4, intermediate_size=6, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1, head_dim=4, patch_size=2,
                     position_embedding_size=4, pooling_kernel_size=1)
+KIMI_TOWER = dict(patch_size=2, pos_emb_height=2, pos_emb_width=2, pos_emb_time=1, num_attention_heads=1, num_hidden_layers=1, hidden_size=8, intermediate_size=6)
 IMAGE_TOKENS = dict(image_token_id=45, video_token_id=46, vision_start_token_id=47, vision_end_token_id=48)
 
 
@@ -181,6 +182,10 @@ CASES = {
     # The same beside a tower, with experts in every block and queries that are made of the hidden state.
     "mistral4vl": (beside(transformers.Mistral3Config, PIXTRAL, dict(MISTRAL4, model_type="mistral4", q_lora_rank=None, first_k_dense_replace=0, n_routed_experts=4,
         num_experts_per_tok=2, n_shared_experts=1), image_token_index=45, tie_word_embeddings=False), {}, dict(logits=True)),
+    # DeepSeek-V3 beside a tower, named as in published files: Transformers 5.24 calls the language model's layers blocks.
+    "kimik25": (beside(transformers.Kimi_K25Config, KIMI_TOWER, dict(LATENT, model_type="deepseek_v3", head_dim=4, moe_intermediate_size=8, q_lora_rank=10, n_group=4, topk_group=2,
+        routed_scaling_factor=1.7, norm_topk_prob=True), projection_hidden_size=8, image_token_id=50, video_token_id=51, tie_word_embeddings=False), {},
+        dict(logits=True, renamed=["language_model.model.blocks.", "language_model.model.layers."])),
     "qwen2vl": (beside(transformers.Qwen2VLConfig, QWEN2_TOWER, dict(head_dim=4, rope_parameters=dict(rope_type="default", rope_theta=100.0,
         mrope_section=[1, 1, 0])), tie_word_embeddings=False, **IMAGE_TOKENS), {}, dict(max_steps=20, bf16=True)),
     "qwen25vl": (beside(transformers.Qwen2_5_VLConfig, QWEN25_TOWER, dict(head_dim=4, use_sliding_window=True, sliding_window=5, max_window_layers=1,
@@ -274,6 +279,11 @@ def join(file):
         tensors[block + "experts.gate_up_proj"] = torch.stack([torch.cat(both) for both in zip(gate, up)])
         tensors[block + "experts.down_proj"] = torch.stack(down)
     save_file(tensors, file, metadata={"format": "pt"})
+
+
+def rename(file, old, new):
+    """Changes the beginning of tensor names."""
+    save_file({new + k[len(old):] if k.startswith(old) else k: v for k, v in load_file(file).items()}, file, metadata={"format": "pt"})
 
 
 def add_mtp(file, hidden):
@@ -397,6 +407,8 @@ def record(name):
     m.save_pretrained(model_dir)
     if rec.get("transposed"):
         transpose(os.path.join(model_dir, "model.safetensors"), rec["transposed"])
+    if rec.get("renamed"):
+        rename(os.path.join(model_dir, "model.safetensors"), *rec["renamed"])
     if rec.get("joined"):
         join(os.path.join(model_dir, "model.safetensors"))
     if rec.get("mtp"):
@@ -428,6 +440,8 @@ def record(name):
             shutil.move(os.path.join(t, "model.safetensors"), os.path.join(to, "ema.safetensors"))
     if rec.get("transposed"):
         transpose(os.path.join(to, "final.safetensors"), rec["transposed"])
+    if rec.get("renamed"):
+        rename(os.path.join(to, "final.safetensors"), *rec["renamed"])
     assert len(load_file(os.path.join(to, "final.safetensors"))) > 10
     if not rec.get("logits"):  # else the directory is whole
         os.remove(os.path.join(model_dir, "generation_config.json"))
