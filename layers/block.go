@@ -20,6 +20,7 @@ import (
 //	x2 = x + norm(attention(norm(x))),  y = x2 + norm(mlp(norm(x2)))  with Config.SandwichNorms
 //	x2 = x + norm(attention(x)),        y = x2 + norm(mlp(x2))        with Config.OutputNorms
 //	y = x + attention(norm(x)) + mlp(norm(x))                         with Config.Parallel; the norms may be two
+//	y = x + mlp(norm(x))                                              for the SecondHalf of Config.Alone
 //
 // Source: arXiv:2302.13971 (Llama); q/k norm arXiv:2505.09388 (Qwen3); four norms arXiv:2503.19786 (Gemma 3); norms of
 // outputs only arXiv:2501.00656 (OLMo 2); parallel arXiv:2204.06745 (GPT-NeoX).
@@ -67,7 +68,7 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 	}
 	l := &launch{Templates: t, s: s, block: block, dims: t.spec.dims(block), w: w, mb: mb, keep: keep}
 	l.buffers = t.spec.blockBuffers(l.dims, mlp, keep, mb.Tokens, backward, &allotter{mem: saved}, &allotter{mem: ws})
-	if l.link = (nearLink{}); t.spec.OnHost {
+	if l.link = (nearLink{}); t.spec.OnHost && !l.dims.alone {
 		l.link, l.far = farLink{}, t.spec.scratch(l.dims, mb.Tokens, backward, t.spec.Scratch)
 	}
 	l.takeSide()
@@ -138,10 +139,15 @@ func (t *Templates) rmsNorm(y, rstd, x, w device.Tensor, n int) op.RMSNorm {
 // residual stream after attention, l.y holds x2 until the output overwrites it.
 func (l *launch) mlp(c span) {
 	x2 := l.y
-	if !l.x2.t.None() {
+	switch {
+	case l.dims.alone:
+		x2 = l.x
+	case !l.x2.t.None():
 		x2 = l.x2
 	}
-	l.residual(x2, l.n, c)
+	if !l.dims.alone {
+		l.residual(x2, l.n, c)
+	}
 	in, r := l.mlpInput(x2)
 	l.gateUp(l.input(r, in, device.Tensor{}, c), c)
 	l.activate(c)
@@ -176,7 +182,7 @@ func (l *launch) mlpInput(x2 rows) (rows, model.Role) {
 	switch c := l.spec.Config; {
 	case c.SharedNorm:
 		return l.x, model.RoleAttnNorm
-	case c.Parallel:
+	case c.Parallel, l.dims.alone:
 		return l.x, model.RoleMLPNorm
 	}
 	return x2, model.RoleMLPNorm

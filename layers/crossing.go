@@ -21,6 +21,10 @@ func (s Spec) Crosses(v schedule.Visit, block, tokens int) (up, down int64) {
 		up = x
 	case v.Stage == schedule.Positions:
 		up, down = x, x
+	case v.Stage == schedule.Block && d.alone && backward:
+		up, down = 2*x, x
+	case v.Stage == schedule.Block && d.alone:
+		up, down = x, x
 	case v.Stage == schedule.Block && backward:
 		up = x + qkv + (2*x + o) + (qkv + 2*o) + (2*x + qkv) // projecting, attending again, the MLP, attention backward, projecting backward
 		down = qkv + o + (o + x) + qkv + x

@@ -8,10 +8,10 @@ import (
 )
 
 // blockKind is the kind of a decoder block with a dense MLP. With mlp false it is the kind of the first half of a block
-// with experts. With recurrent the layer has the model's recurrence in place of attention.
+// with experts. With recurrent the layer has the model's recurrence in place of attention, and with alone neither.
 type blockKind struct {
 	plainKind
-	mlp, recurrent bool
+	mlp, recurrent, alone bool
 }
 
 func (k blockKind) Stages(Spec, model.Layout) schedule.Layer {
@@ -60,6 +60,8 @@ func (k blockKind) leastKept(s Spec) map[dims]Keep {
 // kind returns the model.LayerKind that k describes.
 func (k blockKind) kind() model.LayerKind {
 	switch {
+	case k.alone:
+		return model.MLP
 	case k.mlp && k.recurrent:
 		return model.Recurrent
 	case k.recurrent:
@@ -71,7 +73,10 @@ func (k blockKind) kind() model.LayerKind {
 }
 
 func (k blockKind) CacheBytes(s Spec, block, maxTokens int) int64 {
-	if k.recurrent {
+	switch {
+	case k.alone:
+		return 0
+	case k.recurrent:
 		return s.recurrentCacheBytes()
 	}
 	return s.CacheBytes(block, maxTokens)

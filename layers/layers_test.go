@@ -102,6 +102,9 @@ var configs = []struct {
 		c.NumHeads, c.NumKVHeads, c.HiddenSize = 4, 2, 10
 	})},
 	{"xielu", config(func(c *model.Config) { c.Activation, c.Ungated, c.MLPBias = model.XIELU, true, true })},
+	{"an MLP alone", config(func(c *model.Config) {
+		c.Alone, c.Ungated, c.MLPBias, c.Activation = []model.Half{model.BothHalves, model.SecondHalf}, true, true, model.SquaredReLU
+	})},
 	{"hunyuan", config(func(c *model.Config) {
 		c.QKNorm, c.QKNormRotated, c.OBias, c.QKVBias, c.NumHeads, c.NumKVHeads = true, true, true, true, 4, 2
 	})},

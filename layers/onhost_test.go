@@ -53,6 +53,7 @@ func TestCrossesIsWhatLaunchesCopy(t *testing.T) {
 	crossing(t, config(func(c *model.Config) {
 		c.NumHeads, c.NumKVHeads, c.HiddenSize, c.LearnedPositions, c.MaxPositions = 4, 2, 36, true, 13
 	}))
+	crossing(t, config(func(c *model.Config) { c.Alone, c.Ungated = []model.Half{model.BothHalves, model.SecondHalf}, true }))
 	crossing(t, mlaConfig(5, 5))
 	crossing(t, mlaConfig(5, 9))
 }
@@ -76,7 +77,7 @@ func crossing(t *testing.T, cfg *model.Config) {
 							if v.Phase = schedule.Forward; v.Grad() {
 								v.Phase = schedule.Backward
 							}
-							u, d := s.Crosses(v, 0, mb.Tokens)
+							u, d := s.Crosses(v, l.Block, mb.Tokens)
 							up, down = up+u, down+d
 						}
 					}

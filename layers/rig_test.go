@@ -401,6 +401,9 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 		case model.PerLayer:
 			r.tpl.PerLayerForward(r.s, r.weights[i], xs[i].Dev, xs[i-1].Dev, mb, ws)
 			continue
+		case model.Attention, model.Mixer:
+			r.tpl.AttentionForward(r.s, r.layouts[i].Block, r.weights[i], xs[i], xs[i-1], mb, saved[i], ws)
+			continue
 		}
 		r.tpl.BlockForward(r.s, r.layouts[i].Block, r.weights[i], xs[i], xs[i-1], mb, saved[i], ws)
 	}
@@ -417,6 +420,9 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 			continue
 		case model.PerLayer:
 			r.tpl.PerLayerBackward(r.s, r.weights[i], grads[i], dx.Dev, xs[i-1].Dev, mb, ws, first)
+			continue
+		case model.Attention, model.Mixer:
+			r.tpl.AttentionBackward(r.s, r.layouts[i].Block, r.weights[i], grads[i], dx, xs[i-1], mb, saved[i], ws, first)
 			continue
 		}
 		r.tpl.BlockBackward(r.s, r.layouts[i].Block, r.weights[i], grads[i], dx, xs[i-1], mb, saved[i], ws, first)

@@ -77,7 +77,7 @@ type buffers struct {
 // none.
 func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotter) buffers {
 	var b buffers
-	if keep >= KeepAttention {
+	if keep >= KeepAttention && !d.alone {
 		b.o = mem.wholeRows(d.act, tokens, d.q)
 		if d.recurrent {
 			d.recurrence.keepStates(&b, d, tokens, mem)
@@ -85,7 +85,7 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 			b.lse = mem.take(device.F32, tokens*d.heads)
 		}
 	}
-	if keep >= KeepQKV {
+	if keep >= KeepQKV && !d.alone {
 		b.qkv = mem.wholeRows(d.act, tokens, d.raw)
 		if d.recurrent {
 			d.recurrence.keepInputs(&b, d, tokens, mem)
@@ -104,6 +104,9 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 // at level keep are taken from saved, the others from ws. mlp says whether the launch has the whole block; backward
 // says whether it needs the backward's buffers too.
 func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward bool, saved, ws *allotter) buffers {
+	if d.alone {
+		return s.mlpBuffers(d, keep, tokens, backward, saved, ws)
+	}
 	b := s.savedBuffers(d, mlp, keep, tokens, saved)
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAttention {
@@ -152,6 +155,23 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	if d.beside {
 		side := s.blockBuffers(d.besides(), withoutMLP, keep, tokens, backward, saved, ws)
 		b.side = &side
+	}
+	return b
+}
+
+// mlpBuffers returns the buffers of a launch of a block that is an MLP alone, as blockBuffers does.
+func (s Spec) mlpBuffers(d dims, keep Keep, tokens int, backward bool, saved, ws *allotter) buffers {
+	b := s.savedBuffers(d, withMLP, keep, tokens, saved)
+	chunk := chunkOf(s.ChunkTokens, tokens)
+	if keep < KeepAll {
+		b.gu = ws.chunkRows(d.act, chunk, d.up)
+	}
+	b.act, b.n = ws.chunkRows(d.act, chunk, d.ffn), ws.chunkRows(d.act, chunk, d.hidden)
+	if s.OnHost {
+		b.group.in, b.group.io = ws.chunkRows(d.act, chunk, d.hidden), ws.chunkRows(d.act, chunk, d.hidden)
+	}
+	if backward {
+		b.rstd = ws.chunkRows(device.F32, chunk, d.stats)
 	}
 	return b
 }

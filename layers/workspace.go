@@ -34,7 +34,8 @@ type dims struct {
 	normIn         bool // inputs of attention and MLP are normed
 	normOut        bool // outputs of attention and MLP are normed
 	sinks          bool // every head has an attention sink
-	parallel       bool // attention and MLP have the same input
+	parallel       bool // attention and MLP have the same input, or there is no attention
+	alone          bool // the block is an MLP alone
 	stats          int  // statistics of a norm per row: rstd, or mean and rstd
 	gated          bool // the output has a gate, in the last columns of qkv
 	recurrent      bool // the recurrence replaces attention, see forRecurrent
@@ -98,6 +99,8 @@ func (s Spec) dims(block int) dims {
 		return newDims(s).forRecurrent()
 	}
 	d := s.attentionDims(s.Config.Heads(block))
+	d.alone = !s.Config.Mixes(block)
+	d.parallel = d.parallel || d.alone
 	d.qkNorm, d.lends = s.Config.NormsQK(block), s.Config.LendsKV(block)
 	if wide := s.Config.MLPSize(block); wide != d.ffn {
 		d.ffn, d.up = wide, d.up/d.ffn*wide

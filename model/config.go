@@ -218,7 +218,7 @@ type Half uint8
 const (
 	BothHalves Half = iota
 	FirstHalf       // attention or a recurrence
-	SecondHalf      // experts
+	SecondHalf      // MLP or experts
 )
 
 // Mixes says whether a block has its first half, which mixes tokens by attention or a recurrence.
@@ -226,7 +226,7 @@ func (c *Config) Mixes(block int) bool { return c.Alone == nil || c.Alone[block]
 
 // HasMLP says whether a block has a dense MLP.
 func (c *Config) HasMLP(block int) bool {
-	return !c.HasExperts(block) && (c.Alone == nil || c.Alone[block] == BothHalves)
+	return !c.HasExperts(block) && (c.Alone == nil || c.Alone[block] != FirstHalf)
 }
 
 // AttentionBlocks returns the number of blocks with attention.
@@ -242,6 +242,8 @@ func (c *Config) AttentionBlocks() (n int) {
 // FirstLayer returns the kind of a block's first layer.
 func (c *Config) FirstLayer(block int) LayerKind {
 	switch recurrent, whole := c.IsRecurrent(block), c.HasMLP(block); {
+	case !c.Mixes(block) && whole:
+		return MLP
 	case !c.Mixes(block):
 		return MoE
 	case recurrent && whole:

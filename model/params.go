@@ -11,18 +11,19 @@ const (
 	Block               // a decoder block with a dense MLP
 	Attention           // the first half of a decoder block with experts
 	MoE                 // its second half: norm, router and experts
+	MLP                 // a block that is a dense MLP alone
 	Recurrent           // a decoder block with a recurrence and a dense MLP
 	Mixer               // the first half of a block with a recurrence and experts
 	Head
 )
 
 func (k LayerKind) String() string {
-	return [...]string{"embedding", "positions", "per_layer", "block", "attention", "moe", "recurrent", "mixer", "head"}[k]
+	return [...]string{"embedding", "positions", "per_layer", "block", "attention", "moe", "mlp", "recurrent", "mixer", "head"}[k]
 }
 
-// BeginsBlock says whether a layer of the kind is a decoder block or a block's first half.
+// BeginsBlock says whether a layer of the kind is a decoder block without experts or a block's first half.
 func (k LayerKind) BeginsBlock() bool {
-	return k == Block || k == Attention || k == Recurrent || k == Mixer
+	return k == Block || k == Attention || k == MLP || k == Recurrent || k == Mixer
 }
 
 // Role names the purpose of a parameter in its layer.

@@ -144,6 +144,9 @@ func (n blockNames) attention() []Param {
 		return append(n.norm(RoleAttnNorm, RoleAttnNormBias), c.Recurrence().params(n)...)
 	}
 	var p []Param
+	if !c.Mixes(n.block) {
+		return nil
+	}
 	if c.NormsInputs() {
 		p = n.norm(RoleAttnNorm, RoleAttnNormBias)
 	}

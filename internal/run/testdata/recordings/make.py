@@ -218,6 +218,10 @@ CASES = {
             "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}, "full_attention": {"rope_type": "proportional", "rope_theta": 1000.0, "partial_rotary_factor": 0.5}}),
         tie_word_embeddings=True, audio_config=None, image_token_id=50, video_token_id=51, audio_token_id=52), {},
         dict(learning_rate=3e-3, longest=24, logits=True)),
+    # Blocks with one part each: mixers, attention, and MLPs without a gate.
+    "nemotronh-dense": (lambda **base: transformers.NemotronHConfig(**{**{k: v for k, v in base.items() if k not in ("num_hidden_layers", "rms_norm_eps")},
+        "layers_block_type": ["mamba", "mlp", "attention", "mlp"], "mlp_bias": True, "mamba_num_heads": 4, "mamba_head_dim": 8, "ssm_state_size": 6, "n_groups": 2,
+        "chunk_size": 8, "use_mamba_kernels": False, "tie_word_embeddings": False}), {}, dict(learning_rate=3e-3, longest=40, logits=True, max_steps=20)),
     # One tensor has all experts of a block, as in published files.
     "qwen35vlmoe": (beside(transformers.Qwen3_5MoeConfig, QWEN35_TOWER, dict(RECURRENT35, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,
         shared_expert_intermediate_size=14), tie_word_embeddings=False, **IMAGE_TOKENS), {}, dict(learning_rate=3e-3, joined=True, mtp=True, logits=True)),
