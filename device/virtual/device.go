@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"mt/base/accounts"
@@ -93,7 +94,7 @@ func (d *Device) NewEvent() (device.Event, error) { return &event{last: &mark{do
 
 // NewStream implements device.Device.
 func (d *Device) NewStream(string) (device.Stream, error) {
-	return &stream{d: d}, nil
+	return newStream(d), nil
 }
 
 // Do implements device.Device.
@@ -129,21 +130,21 @@ func (d *Device) work(c rates.Cost) Work {
 // become ready for their copies.
 type engine struct {
 	busy    bool
-	waiting []func()
+	waiting []*stream
 }
 
-// start calls begin when the engine is free for the copy: now, or after the earlier copies.
-// Function begin starts the copy, and the stream calls end when the copy is complete. With a nil
-// engine begin is called at once, so copies run concurrently.
-func (e *engine) start(begin func()) {
+// start lets stream s begin its copy when the engine is free: now, or after the earlier copies. The
+// stream calls end when the copy is complete. With a nil engine the copy begins at once, so copies
+// run concurrently.
+func (e *engine) start(s *stream) {
 	if e != nil && e.busy {
-		e.waiting = append(e.waiting, begin)
+		e.waiting = append(e.waiting, s)
 		return
 	}
 	if e != nil {
 		e.busy = true
 	}
-	begin()
+	s.begin()
 }
 
 // end is called when a copy is complete. It starts the next waiting copy.
@@ -152,9 +153,9 @@ func (e *engine) end() {
 		return
 	}
 	if e.busy = len(e.waiting) > 0; e.busy {
-		begin := e.waiting[0]
-		e.waiting = e.waiting[1:]
-		begin()
+		next := e.waiting[0]
+		e.waiting = slices.Delete(e.waiting, 0, 1)
+		next.begin()
 	}
 }
 
