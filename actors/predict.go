@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,10 +20,11 @@ import (
 // time of every event on a machine with known rates.
 
 // Predict runs o on a virtual clock with the rates of machine m, which must have passed rates.Machine.Check. After
-// every step it calls each, with the step's report and the busy time of every resource so far. It ignores Devices,
+// every step it calls each, with the step's report and the busy time of every resource so far. If each returns true,
+// the prediction ends there. It also ends, with ctx's error, soon after ctx is cancelled. Predict ignores Devices,
 // Home, Pool, Optimizer, Saver and OnStep of o, allocates no memory and reads no weights. Losses are 0, and all experts
 // get equally many tokens.
-func Predict(o Options, m *rates.Machine, each func(StepReport, virtualdevice.Use)) error {
+func Predict(ctx context.Context, o Options, m *rates.Machine, each func(StepReport, virtualdevice.Use) (enough bool)) error {
 	dtype := o.Plan.Spec.Act.String()
 	for lane := range o.Plan.Lanes() {
 		if d := m.On(lane).Device; len(d.Products[dtype]) == 0 || len(d.Attention[dtype]) == 0 {
@@ -40,7 +42,8 @@ func Predict(o Options, m *rates.Machine, each func(StepReport, virtualdevice.Us
 	if err != nil {
 		return fmt.Errorf("predict: %w", err)
 	}
-	o.OnStep = func(r StepReport) { each(r, p.clock.Used()) }
+	enough, done := false, ctx.Done()
+	o.OnStep = func(r StepReport) { enough = each(r, p.clock.Used()) }
 	o.predicted, o.Home = p, blankHome{o.Plan, tile, p}
 	if o.Plan.Ranks > 1 {
 		if m.Network == nil {
@@ -58,10 +61,21 @@ func Predict(o Options, m *rates.Machine, each func(StepReport, virtualdevice.Us
 		o.Devices = append(o.Devices, dev)
 	}
 	return execute(o, p, func(r *run) error {
-		if !p.clock.Run(func() bool { return len(r.hub.ended) > 0 }) {
+		more := p.clock.Run(func() bool {
+			select {
+			case <-done:
+				return true
+			default:
+				return enough || len(r.hub.ended) > 0
+			}
+		})
+		switch {
+		case len(r.hub.ended) > 0:
+			return <-r.hub.ended
+		case !more:
 			return errors.New("predict: nothing is left that could happen, and the run has not ended")
 		}
-		return <-r.hub.ended
+		return ctx.Err() // nil if the caller has enough
 	})
 }
 

@@ -2,6 +2,7 @@ package predict
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -63,7 +64,7 @@ func predictTraced(r *resolve.Resolved, m *rates.Machine) (*Prediction, error) {
 	}
 	var failed error
 	to := timeline.NewFile(f, strings.HasSuffix(path, ".gz"), func(err error) { failed = err })
-	p, err := Predicting{Batch: FullBatch(r.Plan), to: timeline.New(timeline.Options{Process: "predicted", File: to})}.Predict(r.Plan, m)
+	p, err := Predicting{Batch: FullBatch(r.Plan), to: timeline.New(timeline.Options{Process: "predicted", File: to})}.Predict(context.Background(), r.Plan, m)
 	to.Close()
 	if err == nil && failed != nil {
 		err = fmt.Errorf("trace %s: %w", path, report.Reason(failed))

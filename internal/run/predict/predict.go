@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -34,7 +35,7 @@ func (p *Prediction) Step() time.Duration { return p.Report.Elapsed }
 
 // Predict predicts a step of r on machine m, with full rows of random tokens.
 func Predict(r *plan.Run, m *rates.Machine) (*Prediction, error) {
-	return Predicting{Batch: FullBatch(r)}.Predict(r, m)
+	return Predicting{Batch: FullBatch(r)}.Predict(context.Background(), r, m)
 }
 
 // PredictTimes predicts the operations of PredictedSteps steps of r on machine m, with full rows of random tokens.
@@ -44,7 +45,7 @@ func PredictTimes(r *plan.Run, m *rates.Machine) ([]wrap.OpTime, error) {
 	_, err := Predicting{Batch: FullBatch(r), wrap: func(d device.Device) device.Device {
 		timed = wrap.Profile(d)
 		return timed
-	}}.Predict(r, m)
+	}}.Predict(context.Background(), r, m)
 	if err != nil {
 		return nil, err
 	}
@@ -58,23 +59,26 @@ type Predicting struct {
 	wrap  func(device.Device) device.Device // wraps the device; nil: no wrapper
 }
 
-// Predict predicts a step of r on machine m.
-func (how Predicting) Predict(r *plan.Run, m *rates.Machine) (*Prediction, error) {
+// Predict predicts a step of r on machine m. If ctx is cancelled, it returns ctx's error soon. A
+// timeline or a wrapped device gets all PredictedSteps steps; otherwise the prediction ends with the
+// step that counts.
+func (how Predicting) Predict(ctx context.Context, r *plan.Run, m *rates.Machine) (*Prediction, error) {
 	var p Prediction
 	var before virtual.Use
 	norm := 0.0
 	if r.Clip {
 		norm = 1
 	}
-	err := actors.Predict(actors.Options{Plan: r, MaxGradNorm: norm, Timeline: how.to, Wrap: how.wrap,
+	err := actors.Predict(ctx, actors.Options{Plan: r, MaxGradNorm: norm, Timeline: how.to, Wrap: how.wrap,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: PredictedSteps, MaxNonFinite: 1, NoSave: true,
 			LR: func(int) float64 { return 0 }, DataPos: func(int) int64 { return 0 }},
 		Batch: func(int, bool) (*data.Batch, error) { return how.Batch, nil }},
-		m, func(s actors.StepReport, used virtual.Use) {
+		m, func(s actors.StepReport, used virtual.Use) (enough bool) {
 			if s.Step == countedStep {
 				p.Report, p.Use = s, used.Since(before)
 			}
 			before = used
+			return s.Step == countedStep && how.to == nil && how.wrap == nil
 		})
 	if err != nil {
 		return nil, fmt.Errorf("predict a step: %w", err)
