@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,6 +88,7 @@ type prediction struct {
 	grads   []plan.Gradient // by layer
 	tiles   []layers.Tile
 	mail    map[address]*mailbox
+	spare   []*delivery // arrived, for reuse
 	blanks  [][]byte
 
 	sparedRead, sparedWritten int64 // bytes not moved to or from disks, because of compression
@@ -96,7 +98,15 @@ type prediction struct {
 type mailbox struct {
 	process *process
 	arrived []message
-	busy    bool // handling a message, or about to
+	busy    bool   // handling a message, or about to
+	handled func() // ends the handling of a message
+}
+
+// delivery is a message on its way to a mailbox.
+type delivery struct {
+	to     *mailbox
+	msg    message
+	arrive func()
 }
 
 // blankHome is the host.Home of a prediction. Its tiles have the right sizes but no content. All
@@ -149,16 +159,30 @@ func (p *prediction) free() {
 }
 
 func (p *prediction) start(s *process) error {
-	p.mail[s.id] = &mailbox{process: s}
+	m := &mailbox{process: s}
+	m.handled = func() {
+		m.busy = false
+		p.handle(m)
+	}
+	p.mail[s.id] = m
 	return nil
 }
 
 func (p *prediction) tell(to address, msg message) {
-	p.clock.After(p.machine.Host.Message/1e6, func() {
-		m := p.mail[to]
-		m.arrived = append(m.arrived, msg)
-		p.handle(m)
-	})
+	var d *delivery
+	if last := len(p.spare) - 1; last >= 0 {
+		d, p.spare = p.spare[last], p.spare[:last]
+	} else {
+		d = &delivery{}
+		d.arrive = func() {
+			m := d.to
+			m.arrived = append(m.arrived, d.msg)
+			p.spare = append(p.spare, d)
+			p.handle(m)
+		}
+	}
+	d.to, d.msg = p.mail[to], msg
+	p.clock.After(p.machine.Host.Message/1e6, d.arrive)
 }
 
 // handle lets an idle actor handle its next message. On the virtual clock the actor is then busy for as long as
@@ -168,13 +192,10 @@ func (p *prediction) handle(m *mailbox) {
 		return
 	}
 	msg := m.arrived[0]
-	m.arrived = m.arrived[1:]
+	m.arrived = slices.Delete(m.arrived, 0, 1)
 	m.busy = true
 	m.process.hub.handle(m.process, msg)
-	p.clock.After(0, func() {
-		m.busy = false
-		p.handle(m)
-	})
+	p.clock.After(0, m.handled)
 }
 
 func (p *prediction) begin(w work, started, f func()) {

@@ -59,9 +59,15 @@ func (w Work) Then(next Work) Work {
 		return Work{}
 	}
 	out := Work{Seconds: total, Device: w.Device, Peer: w.Peer}
+	mean := func(a, b float64) float64 {
+		if a == b && (a == 0 || a == 1) {
+			return a // what the division would give
+		}
+		return (a*w.Seconds + b*next.Seconds) / total
+	}
 	for r := range out.Share {
-		out.Share[r] = (w.Share[r]*w.Seconds + next.Share[r]*next.Seconds) / total
-		out.PeerShare[r] = (w.PeerShare[r]*w.Seconds + next.PeerShare[r]*next.Seconds) / total
+		out.Share[r] = mean(w.Share[r], next.Share[r])
+		out.PeerShare[r] = mean(w.PeerShare[r], next.PeerShare[r])
 	}
 	return out
 }

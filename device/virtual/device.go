@@ -24,6 +24,7 @@ type Device struct {
 	// up and down are the copy engines, one for each direction; nil: host cores copy, as on the CPU
 	// device.
 	up, down *engine
+	free     []*mark // for reuse
 }
 
 // New returns the device with number index of machine m, which must have passed Check. With unified
@@ -90,7 +91,7 @@ func (d *Device) Reach(to device.Device) (bool, error) {
 }
 
 // NewEvent implements device.Device.
-func (d *Device) NewEvent() (device.Event, error) { return &event{last: &mark{done: true}}, nil }
+func (d *Device) NewEvent() (device.Event, error) { return &event{last: &mark{done: true, users: 1}}, nil }
 
 // NewStream implements device.Device.
 func (d *Device) NewStream(string) (device.Stream, error) {
@@ -171,6 +172,29 @@ type mark struct {
 	done    bool
 	at      time.Duration
 	waiting []*stream
+	users   int // the event, and items on streams
+}
+
+// newMark returns a mark for an event and the item that records it.
+func (d *Device) newMark() *mark {
+	last := len(d.free) - 1
+	if last < 0 {
+		return &mark{users: 2}
+	}
+	m := d.free[last]
+	d.free = d.free[:last]
+	*m = mark{users: 2, waiting: m.waiting}
+	return m
+}
+
+// unref says that an event or an item no longer uses m, which may be nil. A mark without users is reused.
+func (d *Device) unref(m *mark) {
+	if m == nil {
+		return
+	}
+	if m.users--; m.users == 0 {
+		d.free = append(d.free, m)
+	}
 }
 
 // Elapsed implements device.Event.

@@ -35,6 +35,7 @@ type item struct {
 	wait   *mark
 	record *mark
 	notify func(error)
+	notice func() // calls notify, and then frees the item
 }
 
 // newItem returns an empty item, which the caller fills and enqueues with put.
@@ -42,10 +43,16 @@ func (s *stream) newItem() *item {
 	if last := len(s.free) - 1; last >= 0 {
 		x := s.free[last]
 		s.free = s.free[:last]
-		*x = item{}
+		*x = item{notice: x.notice}
 		return x
 	}
-	return &item{}
+	x := &item{}
+	x.notice = func() {
+		f := x.notify
+		s.free = append(s.free, x)
+		f(nil)
+	}
+	return x
 }
 
 // put enqueues x. The call itself takes the host some time, which passes on the clock.
@@ -61,10 +68,16 @@ func (s *stream) put(x *item) {
 	s.advance()
 }
 
-// drop removes the first item, which is complete.
+// drop removes the first item, which is complete. A notification is freed when it is given.
 func (s *stream) drop() {
-	s.free = append(s.free, s.items[s.first])
+	x := s.items[s.first]
 	s.first++
+	if x.notify != nil {
+		return
+	}
+	s.d.unref(x.wait)
+	s.d.unref(x.record)
+	s.free = append(s.free, x)
 }
 
 // open returns the last enqueued item, if it has not begun; else nil.
@@ -135,8 +148,7 @@ func (s *stream) advance() {
 		case x.record != nil:
 			s.reach(x.record)
 		case x.notify != nil:
-			f := x.notify
-			s.d.clock.After(0, func() { f(nil) })
+			s.d.clock.After(0, x.notice)
 		default:
 			s.busy = true
 			if x.op {
@@ -199,7 +211,7 @@ func (s *stream) reach(m *mark) {
 	for _, w := range m.waiting {
 		s.d.clock.After(0, w.resume)
 	}
-	m.waiting = nil
+	m.waiting = m.waiting[:0]
 }
 
 // CopyH2D implements device.Stream.
@@ -277,9 +289,10 @@ func (s *stream) Zero(dst device.Mem) { s.work(s.d.work(s.d.costs.Moved("Zero", 
 
 // Record implements device.Stream.
 func (s *stream) Record(e device.Event) {
-	x := s.newItem()
-	x.record = &mark{}
-	e.(*event).last = x.record
+	x, to := s.newItem(), e.(*event)
+	s.d.unref(to.last)
+	x.record = s.d.newMark()
+	to.last = x.record
 	s.put(x)
 }
 
@@ -287,6 +300,7 @@ func (s *stream) Record(e device.Event) {
 func (s *stream) Wait(e device.Event) {
 	x := s.newItem()
 	x.wait = e.(*event).last
+	x.wait.users++
 	s.put(x)
 }
 
