@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -21,11 +22,11 @@ import (
 // time of every event on a machine with known rates.
 
 // Predict runs o on a virtual clock with the rates of machine m, which must have passed rates.Machine.Check. After
-// every step it calls each, with the step's report and the busy time of every resource so far. If each returns true,
-// the prediction ends there. It also ends, with ctx's error, soon after ctx is cancelled. Predict ignores Devices,
-// Home, Pool, Optimizer, Saver and OnStep of o, allocates no memory and reads no weights. Losses are 0, and all experts
-// get equally many tokens.
-func Predict(ctx context.Context, o Options, m *rates.Machine, each func(StepReport, virtualdevice.Use) (enough bool)) error {
+// every step it calls each, with the step's report and the busy time of every resource so far. The prediction goes on
+// for at most the seconds that each returns, until the next call. It also ends, with ctx's error, soon after ctx is
+// cancelled. Predict ignores Devices, Home, Pool, Optimizer, Saver and OnStep of o, allocates no memory and reads no
+// weights. Losses are 0, and all experts get equally many tokens.
+func Predict(ctx context.Context, o Options, m *rates.Machine, each func(StepReport, virtualdevice.Use) (seconds float64)) error {
 	dtype := o.Plan.Spec.Act.String()
 	for lane := range o.Plan.Lanes() {
 		if d := m.On(lane).Device; len(d.Products[dtype]) == 0 || len(d.Attention[dtype]) == 0 {
@@ -43,8 +44,8 @@ func Predict(ctx context.Context, o Options, m *rates.Machine, each func(StepRep
 	if err != nil {
 		return fmt.Errorf("predict: %w", err)
 	}
-	enough, done := false, ctx.Done()
-	o.OnStep = func(r StepReport) { enough = each(r, p.clock.Used()) }
+	end, done := math.Inf(1), ctx.Done()
+	o.OnStep = func(r StepReport) { end = p.clock.Time() + each(r, p.clock.Used()) }
 	o.predicted, o.Home = p, blankHome{o.Plan, tile, p}
 	if o.Plan.Ranks > 1 {
 		if m.Network == nil {
@@ -67,7 +68,7 @@ func Predict(ctx context.Context, o Options, m *rates.Machine, each func(StepRep
 			case <-done:
 				return true
 			default:
-				return enough || len(r.hub.ended) > 0
+				return p.clock.Time() >= end || len(r.hub.ended) > 0
 			}
 		})
 		switch {
@@ -76,7 +77,7 @@ func Predict(ctx context.Context, o Options, m *rates.Machine, each func(StepRep
 		case !more:
 			return errors.New("predict: nothing is left that could happen, and the run has not ended")
 		}
-		return ctx.Err() // nil if the caller has enough
+		return ctx.Err() // nil at the end that each has set
 	})
 }
 

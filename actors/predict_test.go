@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"math"
 	"math/rand"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ func (tr trial) predict(t *testing.T, m *rates.Machine) (steps []StepReport) {
 	var out outcome
 	o := tr.options(nil, nil, nil, tr.plan(tr.config()), &out)
 	o.Schedule.NoSave = true
-	testkit.NoError(t, Predict(t.Context(), o, m, func(r StepReport, _ virtual.Use) bool { steps = append(steps, r); return false }))
+	testkit.NoError(t, Predict(t.Context(), o, m, func(r StepReport, _ virtual.Use) float64 { steps = append(steps, r); return math.Inf(1) }))
 	return steps
 }
 
@@ -181,7 +182,7 @@ func TestPredictionRepeats(t *testing.T) {
 	m := machine()
 	delete(m.Device.Products, "fp32")
 	var out outcome
-	err := Predict(t.Context(), tr.options(nil, nil, nil, tr.plan(tr.config()), &out), m, func(StepReport, virtual.Use) bool { return false })
+	err := Predict(t.Context(), tr.options(nil, nil, nil, tr.plan(tr.config()), &out), m, func(StepReport, virtual.Use) float64 { return math.Inf(1) })
 	if err == nil || !strings.Contains(err.Error(), "device.products.fp32") {
 		t.Errorf("no rates for fp32: %v", err)
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"reflect"
 	"slices"
 
 	"mt/device"
@@ -87,6 +88,18 @@ type Run struct {
 	tiered    bool   // the choice of data on disk is made
 	gradsStay bool   // gradients must not wait on disk
 	view      int    // 0: all lanes; else sizes count lane view−1 only
+}
+
+// Same reports whether a run of the plan o takes the same time as one of r. Both plans are of one model and optimizer.
+func (r *Run) Same(o *Run) bool {
+	a, b := *r, *o
+	for _, p := range []*Run{&a, &b} {
+		p.Planes, p.kept = nil, nil // of the optimizer and the model
+		if !p.PoolsSlabs() {
+			p.Depths.GradSlabs = 0 // not used
+		}
+	}
+	return a.Depths == b.Depths && a.Limits == b.Limits && reflect.DeepEqual(a, b)
 }
 
 // GradBytes returns the size of one element of a landed gradient.

@@ -1,8 +1,10 @@
 package predict
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -57,6 +59,7 @@ type Predicting struct {
 	Batch *data.Batch                       // the same in every step
 	to    *timeline.Recorder                // nil: no timeline
 	wrap  func(device.Device) device.Device // wraps the device; nil: no wrapper
+	limit float64                           // seconds; a step that takes longer has an empty report; 0: no limit
 }
 
 // Predict predicts a step of r on machine m. If ctx is cancelled, it returns ctx's error soon. A
@@ -73,15 +76,24 @@ func (how Predicting) Predict(ctx context.Context, r *plan.Run, m *rates.Machine
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: PredictedSteps, MaxNonFinite: 1, NoSave: true,
 			LR: func(int) float64 { return 0 }, DataPos: func(int) int64 { return 0 }},
 		Batch: func(int, bool) (*data.Batch, error) { return how.Batch, nil }},
-		m, func(s actors.StepReport, used virtual.Use) (enough bool) {
+		m, func(s actors.StepReport, used virtual.Use) (seconds float64) {
 			if s.Step == countedStep {
 				p.Report, p.Use = s, used.Since(before)
 			}
 			before = used
-			return s.Step == countedStep && how.to == nil && how.wrap == nil
+			switch {
+			case how.to != nil || how.wrap != nil:
+				return math.Inf(1)
+			case s.Step == countedStep:
+				return 0
+			}
+			return cmp.Or(how.limit, math.Inf(1))
 		})
 	if err != nil {
 		return nil, fmt.Errorf("predict a step: %w", err)
+	}
+	if p.Report.Step == 0 { // too slow
+		return &p, nil
 	}
 	p.Counted, p.Executed = report.FLOPs(r)(p.Report.Tokens, p.Report.AttendedPairs, p.Report.AttendedAgain)
 	return &p, nil
