@@ -8,9 +8,10 @@ import (
 	"mt/model"
 )
 
-// kept caches, by layer, what fits and Table compute from the layouts again and again. Equal
-// neighbouring layers share their entries.
+// kept caches, by layer, what fits and Table compute from the layouts again and again. Equal layers
+// share their entries.
 type kept struct {
+	like     []int            // by layer: the first layer with equal tensors
 	planes   [][]optim.Placed // by layer
 	bytes    []int64          // total size of the planes, by layer
 	matrices [][]optim.Matrix // matrices that are updated whole, by layer
@@ -66,8 +67,12 @@ func (r *Run) layOut(q Request) {
 func (r *Run) keep() {
 	k := &kept{}
 	for i, l := range r.Layouts {
-		if i > 0 && sameTensors(l, r.Layouts[i-1]) {
-			k.planes, k.bytes, k.matrices = append(k.planes, k.planes[i-1]), append(k.bytes, k.bytes[i-1]), append(k.matrices, k.matrices[i-1])
+		like := 0
+		for like < i && (k.like[like] < like || !sameTensors(l, r.Layouts[like])) {
+			like++
+		}
+		if k.like = append(k.like, like); like < i {
+			k.planes, k.bytes, k.matrices = append(k.planes, k.planes[like]), append(k.bytes, k.bytes[like]), append(k.matrices, k.matrices[like])
 			continue
 		}
 		var matrices []optim.Matrix

@@ -244,10 +244,16 @@ func (r *Run) largest(size func(layers.Tile) int64, classes ...schedule.Class) i
 // largestOf returns the largest size of a tile, as size measures it. It considers the layers for which counts is true
 // and whose tiles use slots of the given classes.
 func (r *Run) largestOf(counts func(layer int) bool, size func(layers.Tile) int64, classes ...schedule.Class) (n int64) {
+	if r.kept == nil {
+		r.keep()
+	}
 	for i, l := range r.Layouts {
 		kind := r.Kind(i)
 		if !counts(i) || !slices.Contains(classes, kind.Class(r.Spec)) {
 			continue
+		}
+		if like := r.kept.like[i]; like < i && counts(like) {
+			continue // it has counted
 		}
 		for _, k := range kind.Largest(r.Spec, l) {
 			n = max(n, size(kind.Part(r.Spec, l, k)))

@@ -200,7 +200,7 @@ func (f *forecaster) attempt(a *attempt, m *rates.Machine, x *fastest) {
 		return
 	}
 	limit := x.limit(a.Rows * a.RowTokens)
-	if limit > 0 {
+	if limit > 0 && x.enough < 1 { // the bound is too low to exclude plans nearly as fast
 		if b, err := plan.Time(a.run, paces(a.run, m)); err == nil && surely*b.Step > limit {
 			return
 		}
