@@ -66,6 +66,9 @@ func (f *forecaster) tell(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.done += n
+	if f.ctx.Err() != nil {
+		return // the last word is the error
+	}
 	now, every := f.now(), time.Second
 	if !f.line.Interactive {
 		every = 30 * time.Second
