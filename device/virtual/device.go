@@ -25,6 +25,7 @@ type Device struct {
 	// device.
 	up, down *engine
 	free     []*mark // for reuse
+	tapes    map[any]*tape
 }
 
 // New returns the device with number index of machine m, which must have passed Check. With unified
@@ -91,7 +92,9 @@ func (d *Device) Reach(to device.Device) (bool, error) {
 }
 
 // NewEvent implements device.Device.
-func (d *Device) NewEvent() (device.Event, error) { return &event{last: &mark{done: true, users: 1}}, nil }
+func (d *Device) NewEvent() (device.Event, error) {
+	return &event{last: &mark{done: true, users: 1}}, nil
+}
 
 // NewStream implements device.Device.
 func (d *Device) NewStream(string) (device.Stream, error) {
@@ -101,6 +104,34 @@ func (d *Device) NewStream(string) (device.Stream, error) {
 // Do implements device.Device.
 func (d *Device) Do(s device.Stream, o device.Op) {
 	s.(*stream).work(d.work(d.costs.Op(o)), true)
+}
+
+// Repeat enqueues on s what f enqueues. If an earlier call had the same key, it enqueues that call's
+// operations again, without a call of f. So calls with equal keys must enqueue operations of equal
+// costs.
+func (d *Device) Repeat(s device.Stream, key any, f func()) {
+	to := s.(*stream)
+	if t := d.tapes[key]; t != nil && !t.other {
+		for _, w := range t.works {
+			to.work(w, true)
+		}
+		return
+	}
+	t := &tape{}
+	to.tape = t
+	f()
+	to.tape = nil
+	if d.tapes == nil {
+		d.tapes = map[any]*tape{}
+	}
+	d.tapes[key] = t
+}
+
+// tape has the operations that a call of Repeat enqueued. other: it also enqueued something else, so
+// that it cannot be repeated.
+type tape struct {
+	works []Work
+	other bool
 }
 
 // inHost reports whether the device's memory is host memory.

@@ -16,6 +16,7 @@ type stream struct {
 	slow   float64 // seconds that operations have yet to lose because the stream was idle
 	resume func()  // calls resumed
 	done   func()  // calls completed
+	tape   *tape   // what is enqueued goes there too; nil: nowhere
 }
 
 // newStream returns an empty stream of d.
@@ -92,6 +93,9 @@ func (s *stream) open() *item {
 // of the same kind that has not begun, both become one work. So launches of many operations cause
 // few events, and the simulation is fast.
 func (s *stream) work(w Work, op bool) {
+	if t := s.tape; t != nil {
+		t.works, t.other = append(t.works, w), t.other || !op
+	}
 	w.Device = s.d.index
 	if w.PeerShare == [NumResources]float64{} {
 		w.Peer = w.Device
@@ -116,6 +120,9 @@ func (s *stream) copy(w Work, e *engine, bytes int64) {
 	if e == nil {
 		s.work(w, false)
 		return
+	}
+	if s.tape != nil {
+		s.tape.other = true
 	}
 	w.Device, w.Peer = s.d.index, s.d.index
 	if x := s.open(); x != nil && x.engine == e && x.bytes+bytes <= joined {
@@ -289,6 +296,9 @@ func (s *stream) Zero(dst device.Mem) { s.work(s.d.work(s.d.costs.Moved("Zero", 
 
 // Record implements device.Stream.
 func (s *stream) Record(e device.Event) {
+	if s.tape != nil {
+		s.tape.other = true
+	}
 	x, to := s.newItem(), e.(*event)
 	s.d.unref(to.last)
 	x.record = s.d.newMark()
@@ -298,6 +308,9 @@ func (s *stream) Record(e device.Event) {
 
 // Wait implements device.Stream.
 func (s *stream) Wait(e device.Event) {
+	if s.tape != nil {
+		s.tape.other = true
+	}
 	x := s.newItem()
 	x.wait = e.(*event).last
 	x.wait.users++
@@ -306,6 +319,9 @@ func (s *stream) Wait(e device.Event) {
 
 // Notify implements device.Stream.
 func (s *stream) Notify(f func(error)) {
+	if s.tape != nil {
+		s.tape.other = true
+	}
 	x := s.newItem()
 	x.notify = f
 	s.put(x)
