@@ -3,6 +3,7 @@ package actors
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"mt/data"
 	"mt/layers/schedule"
@@ -56,19 +57,22 @@ func (s *Schedule) saves(step int) bool {
 
 // conductorCore is the pure part of the Conductor.
 type conductorCore struct {
-	plan      Schedule
-	ahead     int // how many batches the Feeder packs in advance
-	spec      schedule.Spec
-	seq       int // number of the next pass
-	planned   int // the last planned training step
-	version   int // closed steps
-	updated   int // steps whose updates are complete
-	batches   map[BatchWanted]*data.Batch
-	asked     int   // the last step whose batch was requested
-	evalAsked int   // the last evaluation pass whose batch was requested
-	program   *Pass // in progress: its losses have not landed
-	open      map[int]*stepInProgress
-	eval      evalState
+	plan  Schedule
+	ahead int // how many batches the Feeder packs in advance
+	spec  schedule.Spec
+	// stepTokens are the sizes of the last training step's micro-batches, and stepPrograms its programs.
+	stepTokens   []int
+	stepPrograms []*schedule.Program
+	seq          int // number of the next pass
+	planned      int // the last planned training step
+	version      int // closed steps
+	updated      int // steps whose updates are complete
+	batches      map[BatchWanted]*data.Batch
+	asked        int   // the last step whose batch was requested
+	evalAsked    int   // the last evaluation pass whose batch was requested
+	program      *Pass // in progress: its losses have not landed
+	open         map[int]*stepInProgress
+	eval         evalState
 	// evaluated is the report of an evaluation that must wait until its step is reported. An evaluation's losses can
 	// land before the message StepUpdated arrives.
 	evaluated *EvalReport
@@ -329,7 +333,7 @@ func (c *conductorCore) start(p *Pass, again bool) []effect {
 		tokens[i] = p.Batch.MicroBatches[i].Tokens
 	}
 	c.spec.Eval, c.spec.Again = p.Eval, again
-	programs, err := schedule.Programs(c.spec, tokens)
+	programs, err := c.programs(tokens)
 	if err != nil {
 		return c.finish(fmt.Errorf("plan %s: %w", p, err))
 	}
@@ -344,6 +348,20 @@ func (c *conductorCore) start(p *Pass, again bool) []effect {
 		out = append(out, send{lane.offloader(), m}, send{lane.prefetcher(), m}, send{lane.compute(), m})
 	}
 	return out
+}
+
+// programs plans the programs of a pass with micro-batches of these sizes. A training step often has the sizes of the
+// step before, and then its programs too.
+func (c *conductorCore) programs(tokens []int) ([]*schedule.Program, error) {
+	step := !c.spec.Eval && len(c.spec.Held) == 0
+	if step && slices.Equal(tokens, c.stepTokens) {
+		return c.stepPrograms, nil
+	}
+	programs, err := schedule.Programs(c.spec, tokens)
+	if step && err == nil {
+		c.stepTokens, c.stepPrograms = tokens, programs
+	}
+	return programs, err
 }
 
 func (c *conductorCore) lossLanded(m LossLanded) []effect {

@@ -68,4 +68,6 @@ type Request struct {
 	// borders a layer can be divided.
 	Ranks, Rank int
 	Units       func(model.Layout) []optim.Unit
+
+	shared *shared // nil: the plan shares nothing
 }

@@ -101,14 +101,11 @@ func choose(q Request) (*Run, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	r := &Run{Order: q.Order, Clip: q.Clip, Compress: q.Compress, Unified: q.Unified, OneMemory: q.oneMemory(), EvalOnly: q.EvalOnly, Context: q.Context, RowTokens: q.RowTokens, Layouts: q.Config.Layouts(q.Act == device.BF16)}
-	for i := range r.Layouts {
-		r.Layouts[i].BF16Master = q.BF16Master
-	}
+	r := &Run{Order: q.Order, Clip: q.Clip, Compress: q.Compress, Unified: q.Unified, OneMemory: q.oneMemory(), EvalOnly: q.EvalOnly, Context: q.Context, RowTokens: q.RowTokens}
 	if !q.EvalOnly {
 		r.Planes, r.Optim, r.NSSteps = q.Planes, q.Optim, q.NSSteps
 	}
-	r.keep()
+	r.layOut(q)
 	r.divide(&q)
 	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, Noise: q.Noise, Preference: q.Preference, Positions: max(q.RowTokens, q.Positions, 1), Fused: q.Fused}
 	r.Spec.OnHost, r.Spec.NoBackward = q.HiddenStates == "host", r.blocksWithoutBackward()

@@ -175,8 +175,8 @@ func TestInputsSpillForMore(t *testing.T) {
 			if t.Logf("%v with %d slots; %v with %d", r.Spec.Keep, r.Depths.ActivationSlots, still.Spec.Keep, still.Depths.ActivationSlots); still.SpillBytes() > 0 {
 				t.Error("with a slot for every activation some spill")
 			}
-			if c.spills != (r.stepSeconds() < (1-spillWorth)*still.stepSeconds()) {
-				t.Errorf("a step takes about %g s, and %g s where nothing spills", r.stepSeconds(), still.stepSeconds())
+			if c.spills != (r.stepSeconds(r.saveOptions()) < (1-spillWorth)*still.stepSeconds(still.saveOptions())) {
+				t.Errorf("a step takes about %g s, and %g s where nothing spills", r.stepSeconds(r.saveOptions()), still.stepSeconds(still.saveOptions()))
 			}
 		})
 	}

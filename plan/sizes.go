@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"reflect"
 	"slices"
 
 	"mt/device"
@@ -87,6 +88,18 @@ type Run struct {
 	tiered    bool   // the choice of data on disk is made
 	gradsStay bool   // gradients must not wait on disk
 	view      int    // 0: all lanes; else sizes count lane view−1 only
+}
+
+// Same reports whether a run of the plan o takes the same time as one of r. Both plans are of one model and optimizer.
+func (r *Run) Same(o *Run) bool {
+	a, b := *r, *o
+	for _, p := range []*Run{&a, &b} {
+		p.Planes, p.kept = nil, nil // of the optimizer and the model
+		if !p.PoolsSlabs() {
+			p.Depths.GradSlabs = 0 // not used
+		}
+	}
+	return a.Depths == b.Depths && a.Limits == b.Limits && reflect.DeepEqual(a, b)
 }
 
 // GradBytes returns the size of one element of a landed gradient.
@@ -231,10 +244,16 @@ func (r *Run) largest(size func(layers.Tile) int64, classes ...schedule.Class) i
 // largestOf returns the largest size of a tile, as size measures it. It considers the layers for which counts is true
 // and whose tiles use slots of the given classes.
 func (r *Run) largestOf(counts func(layer int) bool, size func(layers.Tile) int64, classes ...schedule.Class) (n int64) {
+	if r.kept == nil {
+		r.keep()
+	}
 	for i, l := range r.Layouts {
 		kind := r.Kind(i)
 		if !counts(i) || !slices.Contains(classes, kind.Class(r.Spec)) {
 			continue
+		}
+		if like := r.kept.like[i]; like < i && counts(like) {
+			continue // it has counted
 		}
 		for _, k := range kind.Largest(r.Spec, l) {
 			n = max(n, size(kind.Part(r.Spec, l, k)))

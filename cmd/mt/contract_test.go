@@ -296,6 +296,18 @@ func TestErrorsReplaceProgress(t *testing.T) {
 	}
 }
 
+// TestInterruptedPlan: an interrupt ends a prediction of a plan, and nothing is printed but the cause.
+func TestInterruptedPlan(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(settings.ErrInterrupted)
+	var out, errs bytes.Buffer
+	a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}
+	code := a.run(ctx, []string{"plan", "--model", "quickstart", "--gpu", "h100", "--host-memory", "64GiB"})
+	if code != exitInterrupted || !strings.HasSuffix(errs.String(), "mt: interrupted\n") || out.Len() > 0 {
+		t.Errorf("exit code %d\n%s%s", code, out.String(), errs.String())
+	}
+}
+
 func TestInterruptedReading(t *testing.T) {
 	_, args := smallRun(t)
 	ctx, cancel := context.WithCancelCause(t.Context())

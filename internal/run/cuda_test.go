@@ -284,13 +284,13 @@ func TestDeviceChoice(t *testing.T) {
 func TestPlanOnPaper(t *testing.T) {
 	var out bytes.Buffer
 	s := newScene(t, "device: cuda\ndevice_memory: 2GiB\n")
-	testkit.NoError(t, predict.Plan(s.config(t), settings.Options{Stdout: &out, Stderr: &out}))
+	testkit.NoError(t, predict.Plan(t.Context(), s.config(t), settings.Options{Stdout: &out, Stderr: &out}))
 	for _, want := range []string{"no GPU to ask: the plan is for one of 2", "512 MiB", "context", "compute bf16"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not said:\n%s", want, out.String())
 		}
 	}
-	err := predict.Plan(newScene(t, "device: cuda\n").config(t), settings.Options{Stdout: &out, Stderr: &out})
+	err := predict.Plan(t.Context(), newScene(t, "device: cuda\n").config(t), settings.Options{Stdout: &out, Stderr: &out})
 	checkError(t, err, true, "run.yaml", "device: cuda: ", "and with device_memory the plan can be made")
 }
 

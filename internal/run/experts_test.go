@@ -55,7 +55,7 @@ func TestExpertTrafficIsShown(t *testing.T) {
 		s := recipeScene(t, recipe)
 		var words, raw bytes.Buffer
 		for out, asJSON := range map[*bytes.Buffer]bool{&words: false, &raw: true} {
-			testkit.NoError(t, DryRun(s.config(t), settings.Options{Stdout: out, Stderr: &bytes.Buffer{}, JSON: asJSON}))
+			testkit.NoError(t, DryRun(t.Context(), s.config(t), settings.Options{Stdout: out, Stderr: &bytes.Buffer{}, JSON: asJSON}))
 		}
 		var shown struct {
 			Experts *struct {

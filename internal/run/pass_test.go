@@ -192,7 +192,7 @@ func dryRun(t *testing.T, s scene, o settings.Options) (string, error) {
 	t.Helper()
 	var out strings.Builder
 	o.Stdout, o.Stderr = &out, &out
-	err := DryRun(s.config(t), o)
+	err := DryRun(t.Context(), s.config(t), o)
 	return out.String(), err
 }
 

@@ -25,7 +25,7 @@ func sketch(t *testing.T, yaml string, o settings.Options) (string, error) {
 	testkit.NoError(t, err)
 	var out bytes.Buffer
 	o.Stdout, o.Stderr = &out, &out
-	err = predict.Plan(c, o)
+	err = predict.Plan(t.Context(), c, o)
 	return out.String(), err
 }
 

@@ -87,7 +87,7 @@ func Request(in *open.Inputs) *Resolved {
 }
 
 func (r *resolving) resolve(evalOnly bool) (err error) {
-	q := r.request(evalOnly)
+	q := r.request(evalOnly).Sharing()
 	if err := r.checkPositions(r.Model, "the model"); err != nil {
 		return err
 	}
