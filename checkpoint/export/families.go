@@ -640,7 +640,7 @@ var families = []family{
 		},
 		dense: gemma4Block, block: slices.Concat(gemma4Block, gemma4Experts),
 		defaults: map[string]any{"vocab_size": 262144, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 30, "num_attention_heads": 8,
-			"num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131072, "rms_norm_eps": 1e-6,
+			"num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "rope_local_base_freq": 1e4,
 			"rope_parameters": map[string]any{"sliding_attention": map[string]any{"rope_theta": 1e4}, "full_attention": map[string]any{"rope_theta": 1e6}}},
 		keys: []func(*plan){(*plan).noBias}, modelled: (*plan).gemma4Keys,
 	},
@@ -889,14 +889,18 @@ func (p *plan) gemma2Keys() {
 		p.add(key, float32(c))
 	}
 	period := p.fullEach(2)
-	switch period {
-	case 1:
-		s.fail("layer_types", "no layer has a sliding window, but llama.cpp's %s has no models without: it would abort", p.family.arch)
-	case 2: // as in published models
-	default:
+	p.someWindow(period > 1)
+	if period > 2 { // published models have 2
 		p.note("older releases of llama.cpp have a sliding window in every other layer of this architecture, whatever the file says")
 	}
 	p.gemmaAttention(period, 46)
+}
+
+// someWindow returns an error, through p.s, if has is false: no layer has a sliding window.
+func (p *plan) someWindow(has bool) {
+	if !has {
+		p.s.fail("layer_types", "no layer has a sliding window, but llama.cpp's %s has no models without: it would abort", p.family.arch)
+	}
 }
 
 // noHead returns an error for a model whose head is not tied to the embedding, since llama.cpp's
@@ -926,6 +930,7 @@ func (p *plan) gemma4Keys() {
 			widths[b] *= 2
 		}
 	}
+	p.someWindow(c.SlidingWindow > 0)
 	full, near := c.Heads(p.layers-1).Dim, c.HeadDim
 	p.set("attention.head_count_kv", kv)
 	p.set("feed_forward_length", widths)
@@ -956,22 +961,15 @@ func (p *plan) gemma4Keys() {
 func (p *plan) gemma4Rope(full, near int) {
 	const still = 1e30
 	c := p.model
-	pairs := full / 2
-	switch r := c.Rope; {
-	case r.Type == "proportional" && r.Partial > 0:
-		pairs = int(r.Partial*float64(full)) / 2
-	case r.Type != "proportional" && (r.Type != "default" || r.Partial > 0):
-		p.s.fail("rope_parameters", "full_attention: rope_type %s: llama.cpp's %s knows proportional, and default without partial_rotary_factor", r.Type, p.family.arch)
+	if t := c.Rope.Type; t != "proportional" && t != "default" {
+		p.s.fail("rope_parameters", "full_attention: rope_type %s: llama.cpp's %s knows proportional and default", t, p.family.arch)
 	}
-	turned := near
-	if r := c.LocalRope; r != nil {
-		if r.Type != "default" {
-			p.s.fail("rope_parameters", "sliding_attention: rope_type %s: llama.cpp's %s knows default", r.Type, p.family.arch)
-		}
-		turned = int(cmp.Or(r.Partial, 1) * float64(near))
+	if t := cmp.Or(c.LocalRope, &c.Rope).Type; t != "default" {
+		p.s.fail("rope_parameters", "sliding_attention: rope_type %s: llama.cpp's %s knows default", t, p.family.arch)
 	}
 	p.add("rope.dimension_count", uint32(full))
-	p.add("rope.dimension_count_swa", uint32(turned))
+	p.add("rope.dimension_count_swa", uint32(near))
+	pairs := int(cmp.Or(c.Rope.Partial, 1)*float64(full)) / 2
 	freqs := slices.Repeat([]float32{still}, full/2)
 	for i := range pairs {
 		freqs[i] = float32(cmp.Or(c.Rope.Factor, 1))
@@ -986,7 +984,7 @@ func (p *plan) lastTwo() {
 	first := p.layers - c.SharedKV
 	near := func(b int) bool { return b >= 0 && c.Window(b) > 0 }
 	for b := first; b < p.layers; b++ {
-		if near(first-1) || near(b) && !near(first-2) || first < 2 {
+		if near(first-1) || near(b) && !near(first-2) {
 			p.s.fail("num_kv_shared_layers", "%d: layer %d shares keys and values of another layer than in llama.cpp's %s: the model would be another", c.SharedKV, b, p.family.arch)
 			return
 		}
@@ -1101,9 +1099,14 @@ func (p *plan) mlaRules() []rule {
 // turnsNeighbours drops a key that classes with an indexer do not read: they always rotate neighbours.
 func turnsNeighbours(s *settings) { delete(s.vals, "rope_interleave") }
 
-// indexerKeys sets the keys of the indexer, which chooses the keys that attention reads.
+// indexerKeys sets the keys of the indexer, which chooses the keys that attention reads. llama.cpp rotates the indexer's
+// vectors in pieces of 64 elements (llama-kv-cache.cpp), which changes no score.
 func (p *plan) indexerKeys() {
+	const piece = 64
 	x := p.model.MLA.Indexer
+	if x.HeadDim%piece != 0 {
+		p.s.fail("index_head_dim", "%d is no multiple of %d: llama.cpp's %s would abort", x.HeadDim, piece, p.family.arch)
+	}
 	p.add("attention.indexer.head_count", uint32(x.Heads))
 	p.add("attention.indexer.key_length", uint32(x.HeadDim))
 	p.add("attention.indexer.top_k", uint32(x.TopK))

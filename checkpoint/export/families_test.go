@@ -867,24 +867,3 @@ func TestKDA(t *testing.T) {
 		}
 	}
 }
-
-// indexedConfig returns the config.json of a small model with latent attention and an indexer. changes replace its keys.
-func indexedConfig(changes map[string]any) map[string]any {
-	config := mlaConfig(map[string]any{"model_type": "glm_moe_dsa", "vocab_size": 48, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 4,
-		"q_lora_rank": 32, "kv_lora_rank": 24, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24, "head_dim": 8, "rms_norm_eps": 1e-6,
-		"index_n_heads": 2, "index_head_dim": 64, "index_topk": 64, "n_group": 1, "rope_scaling": nil})
-	maps.Copy(config, changes)
-	return config
-}
-
-// TestLlamaCppIndexer: llama.cpp computes the reference's logits for models with an indexer.
-func TestLlamaCppIndexer(t *testing.T) {
-	run := python(t, "xllamacpp", "llama_cpp_py_sync")
-	for _, changes := range []map[string]any{
-		{},
-		{"model_type": "deepseek_v32", "n_group": 2},
-		{"model_type": "deepseek_v32", "rope_scaling": mlaYarn(1, 1)},
-	} {
-		sameLogits(t, run, recurrentModel(t, indexedConfig(changes)), 1e-5)
-	}
-}
