@@ -955,9 +955,9 @@ func (p *plan) gemma4Keys() {
 	}
 }
 
-// gemma4Rope sets the rotary embeddings of blocks without a window, whose heads have full elements, and of blocks with
-// one, whose heads have near. llama.cpp divides the frequencies of the former by the numbers of rope_freqs, so a pair
-// that does not turn has a huge one.
+// gemma4Rope sets the rotary embeddings. A head has full elements in a block without a sliding window, and near in the
+// others. llama.cpp divides the frequencies of blocks without a window by rope_freqs. A pair that does not turn has a
+// huge divisor.
 func (p *plan) gemma4Rope(full, near int) {
 	const still = 1e30
 	c := p.model
@@ -977,8 +977,8 @@ func (p *plan) gemma4Rope(full, near int) {
 	p.vector("rope_freqs.weight", freqs)
 }
 
-// lastTwo refuses a model whose last layers share keys and values of other layers than llama.cpp's: the last layer
-// before them, if a layer has no window, otherwise the one before that.
+// lastTwo refuses a model whose sharing layers read other keys and values than in llama.cpp. There a layer without a
+// window reads the keys and values of the last layer that has some, and a layer with a window the last but one's.
 func (p *plan) lastTwo() {
 	c := p.model
 	first := p.layers - c.SharedKV
