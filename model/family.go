@@ -220,10 +220,10 @@ func (c *Config) names() prefix {
 // Prefixes returns the beginnings of the tensor names of the model and of the head.
 func (c *Config) Prefixes() (model, head string) { return c.names().model, c.names().head }
 
-// PredictsAhead reports whether a tensor belongs to multi-token prediction, which is not trained: to a module mtp, or
-// to a block after the last one.
+// PredictsAhead reports whether a tensor belongs to multi-token prediction, which is not trained: to a module whose name
+// begins with mtp, as in mtp.fc or mtp_block.0, or to a block after the last one.
 func (c *Config) PredictsAhead(name string) bool {
-	if slices.Contains(strings.Split(name, "."), "mtp") {
+	if slices.ContainsFunc(strings.Split(name, "."), func(module string) bool { return strings.HasPrefix(module, "mtp") }) {
 		return true
 	}
 	rest, ok := strings.CutPrefix(name, strings.TrimSuffix(blockNames{c, 0}.prefix(), "0."))
