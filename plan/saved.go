@@ -129,7 +129,7 @@ func (r *Run) fillSaved(q Request) bool {
 	options := r.saveOptions()
 	best, most := layers.Keeps(nil), -1.0
 	for level := layers.KeepNothing; level <= layers.KeepAll; level++ {
-		r.Spec.Keep = layers.KeepIn(r.Spec.Config.NumLayers, level)
+		r.Spec.Keep = layers.KeepIn(r.Spec.Config.Blocks(), level)
 		if r.fits(q) != nil {
 			break
 		}
