@@ -19,6 +19,10 @@ type aheadNames struct {
 var aheadBlock = &aheadNames{names: tensors{RoleAheadEmbedNorm: {"enorm.weight"}, RoleAheadHiddenNorm: {"hnorm.weight"}, RoleAheadProj: {"eh_proj.weight"},
 	RoleAheadNorm: {"shared_head.norm.weight"}}, repeated: tensors{RoleEmbed: {"embed_tokens.weight"}, RoleLMHead: {"shared_head.head.weight"}}}
 
+// aheadModule are the names of Qwen3-Next, which keeps the module beside the model.
+var aheadModule = &aheadNames{module: "mtp.", block: "mtp.layers.0.", names: tensors{RoleAheadEmbedNorm: {"pre_fc_norm_embedding.weight"},
+	RoleAheadHiddenNorm: {"pre_fc_norm_hidden.weight"}, RoleAheadProj: {"fc.weight"}, RoleAheadNorm: {"norm.weight"}}}
+
 // PredictAhead makes the module for multi-token prediction part of the model. It returns an error if mt cannot train
 // the architecture's module.
 func (c *Config) PredictAhead() error {

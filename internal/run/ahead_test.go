@@ -131,6 +131,7 @@ func TestAheadRefused(t *testing.T) {
 	for extra, want := range map[string]string{
 		tinyModel: "train_mtp: the multi-token prediction of LlamaForCausalLM is not supported",
 		aheadModel + "sample_prompts: [a]\nsample_steps: 1\n": "sample_prompts and train_mtp do not go together",
+		"\nmodel:\n  model_type: qwen3_next\n  vocab_size: 48\n  output_router_logits: true\n": "output_router_logits: the balancing loss is not supported",
 		aheadModel + "dpo: {beta: 0.1}\n":                     "dpo and train_mtp do not go together",
 	} {
 		s := newScene(t, extra+"train_mtp: true\n")

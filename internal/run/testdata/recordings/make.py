@@ -144,6 +144,9 @@ CASES = {
     "glm4moe-ahead": (transformers.Glm4MoeConfig, dict(head_dim=8, tie_word_embeddings=True, n_routed_experts=3, num_experts_per_tok=3,
         moe_intermediate_size=6, n_shared_experts=1, n_group=1, topk_group=1, first_k_dense_replace=1, norm_topk_prob=True, use_qk_norm=True),
         dict(max_steps=20, ahead=0.5, longest=6, bf16=True)),
+    # The same beside the model, where blocks have a recurrence and the module's has attention with an output gate.
+    "qwen3next-ahead": (transformers.Qwen3NextConfig, dict(RECURRENT, num_experts=4, num_experts_per_tok=4, moe_intermediate_size=10,
+        shared_expert_intermediate_size=14, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[0], max_position_embeddings=160), dict(learning_rate=3e-3, max_steps=20, ahead=0.3)),
     # Of each block other products and norms of latent attention are not trained, nor is the router, nor the shared experts.
     "deepseekv3-frozen": (transformers.DeepseekV3Config, dict(LATENT, head_dim=4, q_lora_rank=10, n_group=4, topk_group=2, routed_scaling_factor=1.7), dict(
         freeze=["embed_tokens", r"layers\.0\.self_attn\.(q_a_proj|q_a_layernorm|kv_b_proj)", r"layers\.1\.self_attn\.(q_b_proj|kv_a|o_proj)",
@@ -305,30 +308,40 @@ def doubled(module):
 
 
 def add_ahead(m):
-    """Appends a module for multi-token prediction to the model's blocks, of which a forward goes through the first
-    num_hidden_layers alone. The module is that of arXiv:2412.19437, section 2.2, as DeepSeek-V3 is published: the embedding's
-    columns are the first, and the hidden state is that behind the final norm."""
+    """Adds a module for multi-token prediction by arXiv:2412.19437, section 2.2, as models are published: the embedding's
+    columns are the first, and the hidden state is that behind the final norm. DeepSeek-V3 keeps it as the block behind the last
+    one, which a forward leaves out; Qwen3-Next as a module of its own, whose block is one with attention."""
     blocks, h = m.model.layers, m.config.hidden_size
     norm = lambda: type(m.model.norm)(h, m.config.rms_norm_eps)
-    block = type(blocks[0])(m.config, len(blocks))
+    beside = hasattr(m.config, "layer_types") and "linear_attention" in m.config.layer_types
+    block = type(blocks[0])(m.config, m.config.layer_types.index("full_attention") if beside else len(blocks))
     for module in block.modules():
         m._init_weights(module)
+    proj = torch.nn.Linear(2 * h, h, bias=False)
+    torch.nn.init.normal_(proj.weight, std=m.config.initializer_range)
+    if beside:
+        m.mtp = torch.nn.Module()
+        m.mtp.pre_fc_norm_embedding, m.mtp.pre_fc_norm_hidden, m.mtp.fc, m.mtp.norm = norm(), norm(), proj, norm()
+        m.mtp.layers = torch.nn.ModuleList([block])
+        return
     block.enorm, block.hnorm, block.shared_head = norm(), norm(), torch.nn.Module()
-    block.shared_head.norm, block.eh_proj = norm(), torch.nn.Linear(2 * h, h, bias=False)
-    torch.nn.init.normal_(block.eh_proj.weight, std=m.config.initializer_range)
+    block.shared_head.norm, block.eh_proj = norm(), proj
     blocks.append(block)
 
 
 def ahead_logits(m, ids, hidden):
     """The logits of the tokens after the next, of all positions but the last; hidden is what lm_head takes."""
-    block = m.model.layers[-1]
+    if hasattr(m, "mtp"):
+        of_e, of_y, proj, block, norm = m.mtp.pre_fc_norm_embedding, m.mtp.pre_fc_norm_hidden, m.mtp.fc, m.mtp.layers[0], m.mtp.norm
+    else:
+        block = m.model.layers[-1]
+        of_e, of_y, proj, norm = block.enorm, block.hnorm, block.eh_proj, block.shared_head.norm
     n = ids.shape[1] - 1
     e, y = m.model.embed_tokens(ids[:, 1:]), hidden[:, :-1]
-    x = block.eh_proj(torch.cat([block.enorm(e), block.hnorm(y)], dim=-1))
+    x = proj(torch.cat([of_e(e), of_y(y)], dim=-1))
     positions = torch.arange(n)[None]
     mask = torch.full((1, 1, n, n), torch.finfo(x.dtype).min, dtype=x.dtype).triu(1)
-    out = block(x, attention_mask=mask, position_ids=positions, position_embeddings=m.model.rotary_emb(x, positions))
-    return m.lm_head(block.shared_head.norm(out))
+    return m.lm_head(norm(block(x, attention_mask=mask, position_ids=positions, position_embeddings=m.model.rotary_emb(x, positions))))
 
 
 def train(model_dir, rows, rec, dtype, autocast=False, initial=None):
