@@ -16,6 +16,7 @@ func (t *Templates) AttentionForward(s device.Stream, block int, w Weights, y, x
 	t.spec.fits(mb.Tokens)
 	l := t.newLaunch(s, withoutMLP, block, w, mb, saved, ws, false)
 	l.between(x, y)
+	l.passOn()
 	l.attention()
 	for c := range l.chunks() {
 		fetch(s, c, l.x)

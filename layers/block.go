@@ -79,7 +79,7 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 // the output, in the backward the gradient.
 func (l *launch) between(x, y Hidden) {
 	l.x, l.y = l.hidden(x, l.group.in), l.hidden(y, l.group.io)
-	l.passX, l.passY = l.passengersOf(x.Dev), l.passengersOf(y.Dev)
+	l.passX, l.passY = l.passengersOf(l.mb, x.Dev), l.passengersOf(l.mb, y.Dev)
 	if l.side != nil {
 		l.side.x, l.side.y = l.x, l.y
 	}

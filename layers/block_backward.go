@@ -49,7 +49,8 @@ var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.
 	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleMLPNormBias, model.RoleGateUpBias, model.RoleUpBias, model.RoleDownBias,
 	model.RolePostMLPNorm, model.RoleFinalNorm, model.RoleFinalNormBias, model.RoleLMHeadBias,
 	model.RoleRouterNorm, model.RoleExpertScales, model.RoleExpertNorm, model.RolePostDenseNorm, model.RolePostExpertNorm,
-	model.RoleSinks, model.RoleXIELU, model.RolePerLayerPostNorm, model.RolePerLayerNorm, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
+	model.RoleSinks, model.RoleXIELU, model.RolePerLayerPostNorm, model.RolePerLayerNorm,
+	model.RoleAheadEmbedNorm, model.RoleAheadHiddenNorm, model.RoleAheadNorm, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
 
 // zeroVectors clears the gradients in g whose roles are in vectors. Matrices need no clearing: the first product
 // overwrites their gradient.

@@ -96,7 +96,7 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 	}
 	l := t.newLaunch(s, mlp, block, w, MicroBatch{Tokens: step.Tokens, Pos: step.Pos}, device.Mem{}, ws, false)
 	l.x, l.y = whole(x, d.hidden), whole(y, d.hidden)
-	l.passX, l.passY = l.passengersOf(x), l.passengersOf(y)
+	l.passX, l.passY = l.passengersOf(l.mb, x), l.passengersOf(l.mb, y)
 	l.passOn()
 	if l.side != nil {
 		l.side.x, l.side.y = l.x, l.y

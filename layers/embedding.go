@@ -24,6 +24,9 @@ func (t *Templates) EmbedForward(s device.Stream, x Hidden, table device.Tensor,
 		t.addNoise(s, y.of(c), c, mb, step)
 		store(s, c, y)
 	}
+	if t.spec.Config.Ahead > 0 {
+		s.CopyD2D(t.passengersOf(mb, x.Dev).Mem(), y.of(span{0, mb.Tokens}).Mem())
+	}
 }
 
 // embedSpace is the embedding's workspace; it is empty unless hidden states are on the host. C is
@@ -109,6 +112,10 @@ func (t *Templates) EmbedBackward(s device.Stream, dtable device.Tensor, dx Hidd
 	if t.spec.OnHost {
 		t.embedBackwardInParts(s, dtable, dx, mb, ws, first)
 		return
+	}
+	if t.spec.Config.Ahead > 0 {
+		all := whole(dx.Dev, t.dims.hidden).of(span{0, mb.Tokens})
+		op.Do(t.dev, s, op.AddPositions{Y: all, X: all, Table: t.passengersOf(mb, dx.Dev), Pos: mb.Previous, T: mb.Tokens, C: t.dims.hidden})
 	}
 	t.scaleEmbedding(s, dx.Dev, mb.Tokens)
 	if first {

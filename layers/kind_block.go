@@ -45,7 +45,7 @@ func (k blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
 // lowest level needs the largest workspace.
 func (k blockKind) leastKept(s Spec) map[dims]Keep {
 	least := map[dims]Keep{}
-	for block := range s.Config.NumLayers {
+	for block := range s.Config.Blocks() {
 		if s.Config.FirstLayer(block) != k.kind() {
 			continue
 		}

@@ -18,6 +18,9 @@ func (moeKind) Stages(s Spec, l model.Layout) schedule.Layer {
 	if s.Config.NormsExperts() {
 		combine |= schedule.Weights | schedule.Input
 	}
+	if s.passengers().width > 0 {
+		combine |= schedule.Input
+	}
 	up := []schedule.Visit{{Stage: schedule.Route, Parts: parts, Uses: schedule.Weights | schedule.Input}}
 	down := []schedule.Visit{{Stage: schedule.Route, Parts: parts, Turn: 1, Uses: schedule.Weights | schedule.Input | schedule.ReadsGrad}}
 	for k := 1; k < parts; k++ {

@@ -24,6 +24,8 @@ type Spec struct {
 	HeadShards int
 	// Terms are added to −log p in the training loss, but not in an evaluation.
 	Terms op.LossTerms
+	// AheadWeight is the weight of multi-token prediction's loss in the training loss.
+	AheadWeight float64
 	// Noise is added to the embedding's output in training, but not in evaluation and generation.
 	Noise op.Noise
 	// Preference is the loss on pairs of documents; none: training is not on pairs.
@@ -152,4 +154,8 @@ type MicroBatch struct {
 	First                   int // index in the step of its first token
 	Reference               device.Tensor
 	Likelihood              float32
+	// With multi-token prediction: the rows of the next and the previous token (AheadRows), and of all rows of the head the
+	// targets i32 and the factors f32 on their gradients. Rows for the token after the next come first.
+	Next, Previous           device.Tensor
+	HeadTargets, HeadWeights device.Tensor
 }

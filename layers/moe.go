@@ -66,6 +66,9 @@ func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from,
 //
 //	x, y (T, h) act, not overlapping
 func (t *Templates) Combine(s device.Stream, w Weights, y, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
+	if passengers := t.passengersOf(mb, x); !passengers.None() {
+		s.CopyD2D(t.passengersOf(mb, y).Mem(), passengers.Mem())
+	}
 	if t.spec.Config.NormsExperts() {
 		t.combineNormed(s, w, y, x, at, mb, st, saved, ws)
 		return

@@ -220,9 +220,12 @@ func (s Spec) BlockForwardBytes() (n int64) {
 // HeadBytes returns the workspace of the head, or of its largest part, for MaxTokens tokens.
 func (s Spec) HeadBytes() int64 {
 	ws := allotter{dry: true}
-	s.headBuffers(newDims(s), s.ShardRows(), s.MaxTokens, &ws)
+	s.headBuffers(newDims(s), s.ShardRows(), s.Config.Streams()*s.MaxTokens, &ws)
 	return ws.used
 }
+
+// fitsHead is fits for the rows of a launch of the head.
+func (s Spec) fitsHead(rows int) { s.fits(rows / s.Config.Streams()) }
 
 // fits panics if a launch has no tokens or more than MaxTokens, for which the workspace is sized. The run then violates
 // its plan.

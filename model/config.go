@@ -105,6 +105,8 @@ type Config struct {
 	// LayerScalar multiplies the output of a block by a number that the checkpoint has and nothing trains.
 	LayerScalar bool
 
+	// Ahead is the number of trained modules for multi-token prediction: 0, or 1 after PredictAhead.
+	Ahead int
 	// PerLayerSize is the width of the per-layer input, which every block multiplies by a gate of its output and adds to
 	// this output; 0: there are none. A token's per-layer inputs are the rows of a second table, with PerLayerVocab
 	// rows, plus a projection of the embedding.
@@ -231,7 +233,7 @@ func (c *Config) HasMLP(block int) bool {
 
 // AttentionBlocks returns the number of blocks with attention.
 func (c *Config) AttentionBlocks() (n int) {
-	for b := range c.NumLayers {
+	for b := range c.Blocks() {
 		if c.Mixes(b) && !c.IsRecurrent(b) {
 			n++
 		}
@@ -264,7 +266,7 @@ func (c *Config) HasExperts(block int) bool {
 // ExpertBlocks returns the number of blocks with experts.
 func (c *Config) ExpertBlocks() int {
 	n := 0
-	for b := range c.NumLayers {
+	for b := range c.Blocks() {
 		if c.HasExperts(b) {
 			n++
 		}
@@ -322,7 +324,7 @@ type Heads struct {
 }
 
 // SharesKV says whether a block reads the keys and values of another block.
-func (c *Config) SharesKV(block int) bool { return block >= c.NumLayers-c.SharedKV }
+func (c *Config) SharesKV(block int) bool { return c.SharedKV > 0 && block >= c.NumLayers-c.SharedKV }
 
 // sourceOfKV returns the block whose keys and values a block reads; -1: there is none.
 func (c *Config) sourceOfKV(block int) int {

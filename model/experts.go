@@ -146,7 +146,7 @@ func (c *Config) routedJSON(m map[string]any) {
 
 func (c *Config) sigmoidJSON(m map[string]any) {
 	c.routedJSON(m)
-	m["num_nextn_predict_layers"] = 0
+	m["num_nextn_predict_layers"] = c.Ahead
 }
 
 func (c *Config) expertsJSON(m map[string]any) {

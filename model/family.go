@@ -61,6 +61,8 @@ type family struct {
 	prepare func(f *fields)
 	// options sets the architecture's mathematics. It runs after the sizes and before the rotary embeddings are read.
 	options func(c *Config, f *fields)
+	// ahead has the names of the module for multi-token prediction; nil: mt cannot train it.
+	ahead *aheadNames
 	// write adds the family's keys to the config.json of an inline config.
 	write func(c *Config, m map[string]any)
 }
@@ -222,16 +224,16 @@ func (c *Config) names() prefix {
 // Prefixes returns the beginnings of the tensor names of the model and of the head.
 func (c *Config) Prefixes() (model, head string) { return c.names().model, c.names().head }
 
-// PredictsAhead reports whether a tensor belongs to multi-token prediction, which is not trained: to a module mtp, or
-// to a block after the last one.
+// PredictsAhead reports whether a tensor belongs to multi-token prediction that is not trained: to a module whose name
+// begins with mtp, as in mtp.fc or mtp_block.0, or to a block after the last one.
 func (c *Config) PredictsAhead(name string) bool {
-	if slices.Contains(strings.Split(name, "."), "mtp") {
+	if slices.ContainsFunc(strings.Split(name, "."), func(module string) bool { return strings.HasPrefix(module, "mtp") }) {
 		return true
 	}
 	rest, ok := strings.CutPrefix(name, strings.TrimSuffix(blockNames{c, 0}.prefix(), "0."))
 	number, _, _ := strings.Cut(rest, ".")
 	block, err := strconv.Atoi(number)
-	return ok && err == nil && block >= c.NumLayers
+	return ok && err == nil && block >= c.Blocks()
 }
 
 // addOne is the end of error messages about models of an unknown family.

@@ -19,7 +19,7 @@ import (
 func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	switch p.Role {
 	case RoleAttnNorm, RolePostAttnNorm, RoleQNorm, RoleKNorm, RoleQANorm, RoleKVANorm, RoleIndexKNorm, RoleMLPNorm, RolePostMLPNorm, RoleFinalNorm,
-		RoleExpertNorm, RolePostDenseNorm, RolePostExpertNorm, RolePerLayerPostNorm, RolePerLayerNorm:
+		RoleExpertNorm, RolePostDenseNorm, RolePostExpertNorm, RolePerLayerPostNorm, RolePerLayerNorm, RoleAheadEmbedNorm, RoleAheadHiddenNorm, RoleAheadNorm:
 		fill(dst, 1-c.NormOffset)
 		return
 	case RoleRecurDtBias:

@@ -19,6 +19,8 @@ func (q Request) keepsHidden() string {
 		return "with recurrences, whose convolution and state go through all tokens of a row"
 	case q.Config.PerLayerSize > 0 || q.Config.SharedKV > 0:
 		return "with per-layer inputs or shared keys and values, which pass from block to block beside the hidden state"
+	case q.Config.Ahead > 0:
+		return "with train_mtp, for which embeddings pass from block to block beside the hidden state"
 	case q.Config.OutputGate:
 		return "with an output gate, which is made before attention and read behind it"
 	case q.Devices > 1:

@@ -17,6 +17,8 @@ type Request struct {
 	// Terms has the terms of the loss besides −log p. Preference is the loss for training on preference pairs.
 	Terms      op.LossTerms
 	Preference op.PreferenceLoss
+	// AheadWeight is the weight of multi-token prediction's loss, if the model has such a module (model.Config.Ahead).
+	AheadWeight float64
 	// BF16Master: weights have no lower halves (model.Layout.BF16Master).
 	BF16Master bool
 	// GradDType is "auto" (or empty), "fp32" or "bf16".

@@ -107,10 +107,10 @@ func choose(q Request) (*Run, error) {
 	}
 	r.layOut(q)
 	r.divide(&q)
-	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, Noise: q.Noise, Preference: q.Preference, Positions: max(q.RowTokens, q.Positions, 1), Fused: q.Fused}
+	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, AheadWeight: q.AheadWeight, Noise: q.Noise, Preference: q.Preference, Positions: max(q.RowTokens, q.Positions, 1), Fused: q.Fused}
 	r.Spec.OnHost, r.Spec.NoBackward = q.HiddenStates == "host", r.blocksWithoutBackward()
 	if q.Recompute == "none" {
-		r.Spec.Keep = layers.KeepIn(q.Config.NumLayers, layers.KeepAll)
+		r.Spec.Keep = layers.KeepIn(q.Config.Blocks(), layers.KeepAll)
 	}
 	r.Depths = leastDepths(q)
 	r.resolveExperts(q)

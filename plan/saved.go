@@ -128,7 +128,7 @@ func (r *Run) slotChoices(q Request) []int {
 func (r *Run) fillSaved(q Request, options []saveOption) bool {
 	best, most := layers.Keeps(nil), -1.0
 	for level := layers.KeepNothing; level <= layers.KeepAll; level++ {
-		r.Spec.Keep = layers.KeepIn(r.Spec.Config.NumLayers, level)
+		r.Spec.Keep = layers.KeepIn(r.Spec.Config.Blocks(), level)
 		t := r.Table()
 		if r.lacks(q, t) != nil {
 			break

@@ -318,6 +318,10 @@ func (r *Run) BatchIntBytes() int64 {
 		n += int64(l.Sequences)
 		tensors++
 	}
+	if r.Spec.Config.Ahead > 0 { // targets and weights of both streams, the next and the previous token
+		n += 6 * int64(l.Tokens)
+		tensors += 4
+	}
 	return alignUp(4*n + tensors*int64(l.MicroBatches)*device.Align)
 }
 
@@ -331,10 +335,10 @@ func (r *Run) BatchBytes() int64 {
 }
 
 // LossBytes returns the size of a batch's losses.
-func (r *Run) LossBytes() int64 { return 4 * int64(r.Limits.Tokens) }
+func (r *Run) LossBytes() int64 { return 4 * int64(r.Spec.Config.Streams()*r.Limits.Tokens) }
 
 // LSEBytes returns the size of the log-sum-exps that a batch keeps between two sweeps over the parts of the head.
-func (r *Run) LSEBytes() int64 { return r.Spec.LSEBytes(r.Limits.Tokens) }
+func (r *Run) LSEBytes() int64 { return r.Spec.LSEBytes(r.Spec.Config.Streams() * r.Limits.Tokens) }
 
 // held returns how many bytes an allocation of n bytes takes on a device or in its host memory: n rounded up to
 // device.Align, and at least device.Align.

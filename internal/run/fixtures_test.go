@@ -47,6 +47,7 @@ type recipe struct {
 	Groups       json.RawMessage `json:"lr_groups"`
 	EMADecay     float64         `json:"ema_decay"`
 	EMAAfter     int             `json:"ema_update_after_step"`
+	Ahead        float64         // weight of the loss of multi-token prediction; 0: it is not trained
 }
 
 type bound struct {
@@ -61,6 +62,7 @@ type expected struct {
 		Step     int                `json:"step"`
 		Loss     float64            `json:"loss"`
 		GradNorm float64            `json:"grad_norm"`
+		Ahead    float64            `json:"mtp_loss"`
 		LR       float64            `json:"lr"`
 		Groups   map[string]float64 `json:"lr_groups"`
 	} `json:"steps"`
@@ -92,6 +94,9 @@ func fixtureConfig(t *testing.T, dir, out string, extra string) *config.Config {
 		for _, key := range slices.Sorted(maps.Keys(r.DPO)) {
 			extra += fmt.Sprintf("  %s: %v\n", key, r.DPO[key])
 		}
+	}
+	if r.Ahead > 0 {
+		extra += fmt.Sprintf("\ntrain_mtp: true\nmtp_loss_weight: %g\n", r.Ahead)
 	}
 	if r.EMADecay > 0 {
 		extra += fmt.Sprintf("\nema_decay: %g\nema_update_after_step: %d\n", r.EMADecay, r.EMAAfter)
@@ -314,7 +319,7 @@ func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
 	for _, name := range []string{"llama-clipped", "llama-muon", "llama-groups", "llama-averaged", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
 		"qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "deepseekv2-biased",
-		"deepseekv2-wide", "deepseekv2-dense", "deepseekv3-wide", "deepseekv3-frozen", "ernie-bias", "exaone4-window", "gemma2-capped",
+		"deepseekv2-wide", "deepseekv2-dense", "deepseekv3-wide", "deepseekv3-frozen", "deepseekv3-ahead", "glm4moe-ahead", "qwen3next-ahead", "ernie-bias", "exaone4-window", "gemma2-capped",
 		"glm-partial", "granite4-nope", "gptoss-whole", "llama4-stretches", "llama4-frozen", "phimoe-near", "qwen3next-shared", "seedoss-bias", "mistral3", "ministral3", "mistral4", "mistral4-groups", "mistral4vl", "kimik25", "qwen2vl", "qwen25vl", "qwen3vl", "qwen3vlmoe", "qwen35vl", "qwen35vlmoe", "gemma4vl", "nemotronh-dense"} {
 		dir := filepath.Join(folder, name)
 		var want expected
@@ -361,6 +366,7 @@ func compareSteps(t *testing.T, out string, want expected, b bound) {
 		var m struct {
 			Step     int
 			Loss     float64
+			Ahead    float64 `json:"mtp_loss"`
 			GradNorm float64 `json:"grad_norm"`
 			LR       float64
 			Groups   map[string]float64 `json:"lr_groups"`
@@ -375,6 +381,7 @@ func compareSteps(t *testing.T, out string, want expected, b bound) {
 			}
 		}
 		within("loss", m.Loss, w.Loss, b.Loss)
+		within("mtp_loss", m.Ahead, w.Ahead, b.Loss)
 		within("grad_norm", m.GradNorm, w.GradNorm, b.GradNorm)
 		if math.Abs(m.LR-w.LR) > 1e-12 {
 			t.Errorf("step %d: lr %v, recorded %v", m.Step, m.LR, w.LR)
@@ -391,6 +398,9 @@ func compareSteps(t *testing.T, out string, want expected, b bound) {
 func loadStore(t *testing.T, dir string) *host.Store {
 	t.Helper()
 	c := testkit.Must(model.LoadDir(dir))(t)
+	if raw := testkit.Must(os.ReadFile(filepath.Join(dir, "model.safetensors")))(t); bytes.Contains(raw, []byte("hnorm.weight")) || bytes.Contains(raw, []byte("pre_fc_norm")) {
+		testkit.NoError(t, c.PredictAhead())
+	}
 	s := testkit.Must(host.NewStore(c.Layouts(false), nil, nil))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	testkit.Must(checkpoint.LoadModel(dir, open.CheckpointLayers(s), c.VocabSize, nil))(t)

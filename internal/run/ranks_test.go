@@ -92,7 +92,7 @@ func TestRecordingsTogether(t *testing.T) {
 	for _, dir := range testkit.FoundRecordings(t) {
 		dirs[filepath.Base(dir)] = dir
 	}
-	for _, name := range []string{"llama-clipped", "llama-groups", "llama-averaged", "llama-frozen", "dpo-rpo-tied", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped", "qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "qwen3next-shared"} {
+	for _, name := range []string{"llama-clipped", "llama-groups", "llama-averaged", "llama-frozen", "dpo-rpo-tied", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped", "qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "glm4moe-ahead", "deepseekv2-groups", "deepseekv2-whole", "qwen3next-shared"} {
 		dirs[name] = filepath.Join("testdata/recordings", name)
 	}
 	for name, dir := range dirs {

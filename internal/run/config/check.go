@@ -41,6 +41,7 @@ func (c *Config) check() []error {
 	c.checkTemplateVars(fail)
 	c.checkScheduler(fail)
 	c.checkPreference(fail)
+	c.checkAhead(fail)
 	c.checkWatching(held, fail)
 	if c.OutputDir == "" {
 		fail("output_dir", "output_dir is empty: name a directory")
@@ -109,6 +110,18 @@ func (c *Config) checkWatching(held bool, fail func(key, format string, args ...
 	}
 	if c.SampleSteps > 0 && len(c.samplePrompts()) == 0 {
 		fail("sample_steps", "sample_steps needs prompts: give sample_prompts")
+	}
+}
+
+// checkAhead reports keys that mt does not support beside train_mtp.
+func (c *Config) checkAhead(fail func(key, format string, args ...any)) {
+	for _, k := range []struct {
+		key   string
+		given bool
+	}{{preferenceKey, len(c.DPO) > 0}, {"sample_prompts", len(c.samplePrompts()) > 0}} {
+		if c.TrainMTP && k.given {
+			fail(k.key, "%s and train_mtp do not go together: remove one of them", k.key)
+		}
 	}
 }
 

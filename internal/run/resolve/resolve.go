@@ -122,7 +122,7 @@ const IdleEnough = 0.25
 // request returns the request for a plan that the configuration makes. evalOnly asks for a plan of an evaluation.
 func (r *Resolved) request(evalOnly bool) plan.Request {
 	c := r.Config
-	q := plan.Request{Config: r.Model, Act: r.Act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, Preference: preferenceLoss(c),
+	q := plan.Request{Config: r.Model, Act: r.Act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, Preference: preferenceLoss(c), AheadWeight: c.MTPLossWeight,
 		Noise:     op.Noise{Alpha: float32(c.NoiseAlpha), Seed: uint64(c.Seed)},
 		GradDType: c.GradDType, BF16Master: r.BF16Master() || evalOnly && !r.StartsRows(), Recompute: c.Recompute, HiddenStates: c.HiddenStates, Fused: r.Fuses(),
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,

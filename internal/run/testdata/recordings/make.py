@@ -138,6 +138,16 @@ CASES = {
     "deepseekv3-wide": (transformers.DeepseekV3Config, dict(LATENT, head_dim=4, q_lora_rank=10, n_group=4, topk_group=2, routed_scaling_factor=1.7,
         attention_bias=True, v_head_dim=16, rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16,
         beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0)), {}),
+    # A module that predicts the token after the next, behind the last block, is trained with the model.
+    "deepseekv3-ahead": (transformers.DeepseekV3Config, dict(LATENT, head_dim=4, q_lora_rank=10, n_group=4, topk_group=2, routed_scaling_factor=1.7,
+        num_experts_per_tok=4), dict(max_steps=20, ahead=0.3, bf16=True)),
+    # The same where all experts are chosen, so that bf16 changes no choice, and documents of one and two tokens.
+    "glm4moe-ahead": (transformers.Glm4MoeConfig, dict(head_dim=8, tie_word_embeddings=True, n_routed_experts=3, num_experts_per_tok=3,
+        moe_intermediate_size=6, n_shared_experts=1, n_group=1, topk_group=1, first_k_dense_replace=1, norm_topk_prob=True, use_qk_norm=True),
+        dict(max_steps=20, ahead=0.5, longest=6, bf16=True)),
+    # The same beside the model, where blocks have a recurrence and the module's has attention with an output gate.
+    "qwen3next-ahead": (transformers.Qwen3NextConfig, dict(RECURRENT, num_experts=4, num_experts_per_tok=4, moe_intermediate_size=10,
+        shared_expert_intermediate_size=14, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[0], max_position_embeddings=160), dict(learning_rate=3e-3, max_steps=20, ahead=0.3)),
     # Of each block other products and norms of latent attention are not trained, nor is the router, nor the shared experts.
     "deepseekv3-frozen": (transformers.DeepseekV3Config, dict(LATENT, head_dim=4, q_lora_rank=10, n_group=4, topk_group=2, routed_scaling_factor=1.7), dict(
         freeze=["embed_tokens", r"layers\.0\.self_attn\.(q_a_proj|q_a_layernorm|kv_b_proj)", r"layers\.1\.self_attn\.(q_b_proj|kv_a|o_proj)",
@@ -313,11 +323,52 @@ def doubled(module):
         module.torch, torch.Tensor.float = torch, single
 
 
-def train(model_dir, rows, rec, dtype, autocast=False):
+def add_ahead(m):
+    """Adds a module for multi-token prediction by arXiv:2412.19437, section 2.2, as models are published: the embedding's
+    columns are the first, and the hidden state is that behind the final norm. DeepSeek-V3 keeps it as the block behind the last
+    one, which a forward leaves out; Qwen3-Next as a module of its own, whose block is one with attention."""
+    blocks, h = m.model.layers, m.config.hidden_size
+    norm = lambda: type(m.model.norm)(h, m.config.rms_norm_eps)
+    beside = hasattr(m.config, "layer_types") and "linear_attention" in m.config.layer_types
+    block = type(blocks[0])(m.config, m.config.layer_types.index("full_attention") if beside else len(blocks))
+    for module in block.modules():
+        m._init_weights(module)
+    proj = torch.nn.Linear(2 * h, h, bias=False)
+    torch.nn.init.normal_(proj.weight, std=m.config.initializer_range)
+    if beside:
+        m.mtp = torch.nn.Module()
+        m.mtp.pre_fc_norm_embedding, m.mtp.pre_fc_norm_hidden, m.mtp.fc, m.mtp.norm = norm(), norm(), proj, norm()
+        m.mtp.layers = torch.nn.ModuleList([block])
+        return
+    block.enorm, block.hnorm, block.shared_head = norm(), norm(), torch.nn.Module()
+    block.shared_head.norm, block.eh_proj = norm(), proj
+    blocks.append(block)
+
+
+def ahead_logits(m, ids, hidden):
+    """The logits of the tokens after the next, of all positions but the last; hidden is what lm_head takes."""
+    if hasattr(m, "mtp"):
+        of_e, of_y, proj, block, norm = m.mtp.pre_fc_norm_embedding, m.mtp.pre_fc_norm_hidden, m.mtp.fc, m.mtp.layers[0], m.mtp.norm
+    else:
+        block = m.model.layers[-1]
+        of_e, of_y, proj, norm = block.enorm, block.hnorm, block.eh_proj, block.shared_head.norm
+    n = ids.shape[1] - 1
+    e, y = m.model.embed_tokens(ids[:, 1:]), hidden[:, :-1]
+    x = proj(torch.cat([of_e(e), of_y(y)], dim=-1))
+    positions = torch.arange(n)[None]
+    mask = torch.full((1, 1, n, n), torch.finfo(x.dtype).min, dtype=x.dtype).triu(1)
+    return m.lm_head(norm(block(x, attention_mask=mask, position_ids=positions, position_embeddings=m.model.rotary_emb(x, positions))))
+
+
+def train(model_dir, rows, rec, dtype, autocast=False, initial=None):
     """Return figures of every step, the trained model and the average of its weights."""
     eager = {"experts_implementation": "eager"} if rec["experts"] else {}
     config = transformers.AutoConfig.from_pretrained(model_dir)
     m = auto(config).from_pretrained(model_dir, dtype=dtype, attn_implementation="eager", **eager)
+    if "ahead" in rec:
+        add_ahead(m)
+        m.load_state_dict(initial)
+        m.to(dtype)
     m.train(config.model_type != "phimoe")  # which would draw experts at random
     for name, p in m.named_parameters():
         p.requires_grad_(not any(re.search(e, name) for e in rec.get("freeze", [])))
@@ -344,10 +395,13 @@ def train(model_dir, rows, rec, dtype, autocast=False):
         batch = rows[step * rec["rows_per_step"]:(step + 1) * rec["rows_per_step"]]
         supervised = sum(label != -100 for row in batch for label in row["labels"][1:])
         m.zero_grad()
-        total = 0.0
+        total = total_ahead = 0.0
+        after = max(1, sum(label != -100 for row in batch for label in row["labels"][2:]))
         for row in batch:
             with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-                out = m(input_ids=torch.tensor([row["input_ids"]]))
+                ids = torch.tensor([row["input_ids"]])
+                out = m(input_ids=ids, output_hidden_states="ahead" in rec)
+                further = ahead_logits(m, ids, out.hidden_states[-1]) if "ahead" in rec and ids.shape[1] > 2 else None
             logits = out.logits[0, :-1]
             if autocast:
                 logits = logits.float()
@@ -358,11 +412,18 @@ def train(model_dir, rows, rec, dtype, autocast=False):
             if config.to_dict().get("output_router_logits"):
                 loss = loss + m.config.router_aux_loss_coef * load_balancing_loss_func(
                     out.router_logits, m.config.num_experts, m.config.num_experts_per_tok)
-            loss.backward()
             total += loss.item()
+            if further is not None:
+                of_ahead = torch.nn.functional.cross_entropy(further[0, :-1].float() if autocast else further[0, :-1], torch.tensor(row["labels"][2:]),
+                                                             ignore_index=-100, reduction="sum") / after
+                total_ahead += of_ahead.item()
+                loss = loss + rec["ahead"] * of_ahead
+            loss.backward()
         limit = rec["max_grad_norm"] or float("inf")
         norm = torch.nn.utils.clip_grad_norm_(params, limit).item()
         steps.append({"step": step + 1, "loss": total, "grad_norm": norm, "lr": schedules[0].get_last_lr()[0] / schedules[0].base_lrs[0] * rec["learning_rate"]})
+        if "ahead" in rec:
+            steps[-1]["mtp_loss"] = total_ahead
         if rec.get("lr_groups"):
             steps[-1]["lr_groups"] = {g["group"]: g["lr"] for g in optimizers[0].param_groups if "group" in g}
         for o in optimizers + schedules:
@@ -399,6 +460,8 @@ def record(name):
     text = config.get_text_config()
     rec["experts"] = getattr(text, "num_experts", 0) or getattr(text, "n_routed_experts", 0) or getattr(text, "num_local_experts", 0)
     m = auto(config).from_config(config, dtype=torch.float32)
+    if "ahead" in rec:
+        add_ahead(m)
     with torch.no_grad():  # norms and biases away from ones and zeros, so that a missing one shows
         for p in m.parameters():
             if p.ndim == 1:
@@ -420,14 +483,14 @@ def record(name):
     rows = make_rows(rec["rows_per_step"] * rec["max_steps"], text.vocab_size, 5, rec.get("longest", 15))
     if rec.get("logits"):
         save_logits(model_dir, rows[:2], os.path.join(to, "logits.safetensors"))
-    single = train(model_dir, rows, rec, torch.float32)
+    single = train(model_dir, rows, rec, torch.float32, initial=initial)
     recurrent = "linear_attention" in (getattr(text, "layer_types", None) or [])
     with doubled(sys.modules[type(m).__module__]) if recurrent else contextlib.nullcontext():
-        double = train(model_dir, rows, rec, torch.float64)
+        double = train(model_dir, rows, rec, torch.float64, initial=initial)
     off = deviations(single, double, initial)
     bounds = {"fp32": {key: max(8 * off[key], floor) for key, floor in (("loss", 2e-5), ("grad_norm", 2e-4), ("weights", 2e-3))}}
     if rec.get("bf16"):
-        off = deviations(train(model_dir, rows, rec, torch.float32, autocast=True), single, initial, as_one=True)
+        off = deviations(train(model_dir, rows, rec, torch.float32, autocast=True, initial=initial), single, initial, as_one=True)
         bounds["bf16"] = {key: max(3 * off[key], floor) for key, floor in (("loss", 4e-3), ("grad_norm", 2e-2), ("weights", 5e-2))}
     with open(os.path.join(to, "train.jsonl"), "w") as f:
         f.writelines(json.dumps(row) + "\n" for row in rows)
