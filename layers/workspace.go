@@ -37,6 +37,7 @@ type dims struct {
 	parallel       bool // attention and MLP have the same input
 	stats          int  // statistics of a norm per row: rstd, or mean and rstd
 	gated          bool // the output has a gate, in the last columns of qkv
+	groups         bool // attention processes one group of heads at a time, see groups.go
 	recurrent      bool // the recurrence replaces attention, see forRecurrent
 	recurrence     recurrence
 	beside         bool // the recurrence runs beside attention
@@ -57,7 +58,7 @@ func (s Spec) attentionDims(heads model.Heads) dims {
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: heads.KV, headDim: heads.Dim, keyDim: heads.Dim,
 		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.NumHeads * heads.Dim, mla: c.MLA, qkNorm: c.QKNorm, rotatesFirst: c.QKNormRotated,
 		normsV: c.NormsValues, qGroups: c.NumHeads, kGroups: heads.KV, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
-		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, recurrence: recurrenceOf(c), beside: c.Beside}
+		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, groups: s.OnHost, recurrence: recurrenceOf(c), beside: c.Beside}
 	if c.QKNormWhole {
 		d.qGroups, d.kGroups = 1, 1
 	}
@@ -181,9 +182,10 @@ func (a *allotter) chunkRows(dt device.DType, chunk, width int) rows {
 	return rows{t: a.take(dt, chunk*width), width: width, chunk: true}
 }
 
-// tallRows takes a matrix with a row for every token of a micro-batch or, if hidden states are on the host, of a chunk.
-func (s Spec) tallRows(a *allotter, dt device.DType, tokens, width int) rows {
-	if s.OnHost {
+// tallRows takes a matrix with a row for every token of a micro-batch or, if attention processes one group of heads at a
+// time, of a chunk.
+func (s Spec) tallRows(d dims, a *allotter, dt device.DType, tokens, width int) rows {
+	if d.groups {
 		return a.chunkRows(dt, chunkOf(s.ChunkTokens, tokens), width)
 	}
 	return a.wholeRows(dt, tokens, width)
