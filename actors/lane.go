@@ -303,6 +303,9 @@ func (x statesOnHost) state(s *slot, tokens int) layers.Hidden {
 func (statesOnHost) begin(*Pass) {}
 
 func (x statesOnHost) before(e enqueue, l schedule.Launch, v schedule.Visit) {
+	if l.MicroBatch < 0 { // experts copy none
+		return
+	}
 	up, down := x.r.plan.Spec.Crosses(v, x.r.plan.Layouts[v.Layer].Block, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
 	x.r.h2d.bytes.Add(up)
 	x.r.d2h.bytes.Add(down)

@@ -193,7 +193,7 @@ func (l *launch) attend() {
 		l.recur(device.Tensor{}, device.Tensor{})
 		return
 	}
-	if l.spec.OnHost {
+	if l.dims.groups {
 		l.attendGroups()
 		return
 	}

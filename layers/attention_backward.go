@@ -110,7 +110,7 @@ func (l *launch) attentionBackward() {
 
 // attendBackward writes l.dqkv: the gradients of v and of q and k as attention reads them, after norm and rotation.
 func (l *launch) attendBackward() {
-	if l.spec.OnHost {
+	if l.dims.groups {
 		l.attendGroupsBackward()
 		return
 	}

@@ -68,8 +68,9 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 	}
 	l := &launch{Templates: t, s: s, block: block, dims: t.spec.dims(block), w: w, mb: mb, keep: keep}
 	l.buffers = t.spec.blockBuffers(l.dims, mlp, keep, mb.Tokens, backward, &allotter{mem: saved}, &allotter{mem: ws})
-	if l.link = (nearLink{}); t.spec.OnHost && !l.dims.alone {
+	if l.link = (nearLink{}); l.dims.groups {
 		l.link, l.far = farLink{}, t.spec.scratch(l.dims, mb.Tokens, backward, t.spec.Scratch)
+		l.gate.z.host, l.gate.dz.host = l.far.gate, l.far.gate
 	}
 	l.takeSide()
 	return l
@@ -78,7 +79,7 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 // between sets l.x, the rows of the launch's input x, and l.y, the rows of y. In the forward y is
 // the output, in the backward the gradient.
 func (l *launch) between(x, y Hidden) {
-	l.x, l.y = l.hidden(x, l.group.in), l.hidden(y, l.group.io)
+	l.x, l.y = l.hidden(x, l.in), l.hidden(y, l.io)
 	l.passX, l.passY = l.passengersOf(l.mb, x.Dev), l.passengersOf(l.mb, y.Dev)
 	if l.side != nil {
 		l.side.x, l.side.y = l.x, l.y

@@ -92,7 +92,7 @@ func (s Spec) inputsAgain(block int, keep Keep, d dims) (n int64) {
 	if l := d.mla; l != nil { // the latent vectors
 		n += 2 * int64(d.hidden) * int64(l.QRank+l.KVRank+l.RopeDim)
 	}
-	if s.OnHost && c.NormsQK(block) { // the inputs of q/k norm's backward are not kept
+	if d.groups && d.qkNorm { // the inputs of q/k norm's backward are not kept
 		n += 2 * c.QKVProducts(block)
 	}
 	return n

@@ -169,7 +169,7 @@ func TestMoERouteAgain(t *testing.T) {
 			r.s.Zero(v.Mem())
 		}
 		for i, x := range r.xs {
-			r.tpl.MoERouteAgain(r.s, r.parts[0], x, x, r.at(i), r.mb(i), st, r.saved[i], ws)
+			r.tpl.MoERouteAgain(r.s, r.parts[0], OnDevice(x), OnDevice(x), r.at(i), r.mb(i), st, r.saved[i], ws)
 		}
 		r.tpl.MoESort(r.s, st, r.total(), false)
 		for i, v := range route {
@@ -242,6 +242,18 @@ func TestMoEChunks(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestMoEHiddenStatesOnTheHost: hidden states on the host change no bit of a MoE layer's results.
+func TestMoEHiddenStatesOnTheHost(t *testing.T) {
+	for _, act := range []device.DType{device.F32, device.BF16} {
+		for _, c := range moeCases {
+			s := spec(c.cfg, KeepNothing, act)
+			y, want := newMoERig(t, openCPU(t, 2), c, s).run()
+			far, got := newMoERig(t, openCPU(t, 2), c, onHost(s)).run()
+			compareBits(t, fmt.Sprintf("%s %s", c.name, act), result{far, got}, result{y, want})
 		}
 	}
 }

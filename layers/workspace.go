@@ -38,6 +38,7 @@ type dims struct {
 	alone          bool // the block is an MLP alone
 	stats          int  // statistics of a norm per row: rstd, or mean and rstd
 	gated          bool // the output has a gate, in the last columns of qkv
+	groups         bool // attention processes one group of heads at a time, see groups.go
 	recurrent      bool // the recurrence replaces attention, see forRecurrent
 	recurrence     recurrence
 	beside         bool // the recurrence runs beside attention
@@ -58,7 +59,7 @@ func (s Spec) attentionDims(heads model.Heads) dims {
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: heads.KV, headDim: heads.Dim, keyDim: heads.Dim,
 		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.NumHeads * heads.Dim, mla: c.MLA, qkNorm: c.QKNorm, rotatesFirst: c.QKNormRotated,
 		normsV: c.NormsValues, qGroups: c.NumHeads, kGroups: heads.KV, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
-		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, recurrence: recurrenceOf(c), beside: c.Beside}
+		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, groups: s.OnHost, recurrence: recurrenceOf(c), beside: c.Beside}
 	if c.QKNormWhole {
 		d.qGroups, d.kGroups = 1, 1
 	}
@@ -100,7 +101,7 @@ func (s Spec) dims(block int) dims {
 	}
 	d := s.attentionDims(s.Config.Heads(block))
 	d.alone = !s.Config.Mixes(block)
-	d.parallel = d.parallel || d.alone
+	d.parallel, d.groups = d.parallel || d.alone, d.groups && !d.alone
 	d.qkNorm, d.lends = s.Config.NormsQK(block), s.Config.LendsKV(block)
 	if wide := s.Config.MLPSize(block); wide != d.ffn {
 		d.ffn, d.up = wide, d.up/d.ffn*wide
@@ -184,9 +185,10 @@ func (a *allotter) chunkRows(dt device.DType, chunk, width int) rows {
 	return rows{t: a.take(dt, chunk*width), width: width, chunk: true}
 }
 
-// tallRows takes a matrix with a row for every token of a micro-batch or, if hidden states are on the host, of a chunk.
-func (s Spec) tallRows(a *allotter, dt device.DType, tokens, width int) rows {
-	if s.OnHost {
+// tallRows takes a matrix with a row for every token of a micro-batch or, if attention processes one group of heads at a
+// time, of a chunk.
+func (s Spec) tallRows(d dims, a *allotter, dt device.DType, tokens, width int) rows {
+	if d.groups {
 		return a.chunkRows(dt, chunkOf(s.ChunkTokens, tokens), width)
 	}
 	return a.wholeRows(dt, tokens, width)

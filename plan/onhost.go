@@ -13,16 +13,12 @@ func (r *Run) maySendHidden(q Request) bool {
 // keepsHidden returns the reason why hidden states must stay on the device; "": they can be on the host.
 func (q Request) keepsHidden() string {
 	switch {
-	case q.Config.ExpertBlocks() > 0:
-		return "with experts, which see all tokens of a step at once"
-	case q.Config.Recurrence() != nil:
-		return "with recurrences, whose convolution and state go through all tokens of a row"
+	case q.Config.NormsExperts():
+		return "with a norm of the experts' sum, which every block keeps on the device"
 	case q.Config.PerLayerSize > 0 || q.Config.SharedKV > 0:
 		return "with per-layer inputs or shared keys and values, which pass from block to block beside the hidden state"
 	case q.Config.Ahead > 0:
 		return "with train_mtp, for which embeddings pass from block to block beside the hidden state"
-	case q.Config.OutputGate:
-		return "with an output gate, which is made before attention and read behind it"
 	case q.Devices > 1:
 		return "on several devices, which pass them on from one to the next"
 	case q.Recompute == "none":

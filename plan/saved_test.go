@@ -308,7 +308,7 @@ func TestHiddenStatesStayWhereTheyFit(t *testing.T) {
 		"unified":                  {func(q *Request) { q.Unified = true }, false, "of device memory"},
 		"keeping all":              {func(q *Request) { q.Recompute = "none" }, false, "of device memory"},
 		"keeping all on the host":  {func(q *Request) { q.Recompute, q.HiddenStates = "none", "host" }, false, "hidden_states: host is not possible with recompute: none"},
-		"experts on the host":      {func(q *Request) { *q = small(); q.HiddenStates = "host" }, false, "hidden_states: host is not possible with experts"},
+		"experts on the host":      {func(q *Request) { *q = small(); q.HiddenStates = "host" }, true, ""},
 		"two devices":              {func(q *Request) { q.HiddenStates, q.Devices, q.Order = "host", 2, schedule.Lanes }, false, "hidden_states: host is not possible on several devices"},
 		"too little on the host":   {func(q *Request) { q.HostMemory = 200 << 30 }, false, "of host memory"},
 		"too little on the device": {func(q *Request) { q.DeviceMemory = 6 << 30 }, false, "of device memory"},
@@ -332,14 +332,13 @@ func TestHiddenStatesStayWhereTheyFit(t *testing.T) {
 	}
 }
 
-// TestRecurrencesKeepHiddenStates: a request for hidden states on the host is refused for models
-// with recurrences or output gates.
-func TestRecurrencesKeepHiddenStates(t *testing.T) {
+// TestWhatKeepsHiddenStates: a request for hidden states on the host is refused for models that keep
+// more than hidden states between their blocks.
+func TestWhatKeepsHiddenStates(t *testing.T) {
 	for want, edit := range map[string]func(c *model.Config){
-		"with recurrences, whose convolution": func(c *model.Config) { c.GatedDeltaNet = &model.GatedDeltaNet{} },
-		"with an output gate":                 func(c *model.Config) { c.OutputGate = true },
-		"with per-layer inputs":               func(c *model.Config) { c.PerLayerSize, c.PerLayerVocab = 8, c.VocabSize },
-		"or shared keys and values":           func(c *model.Config) { c.SharedKV = 1 },
+		"with a norm of the experts' sum": func(c *model.Config) { c.NumExperts, c.SandwichNorms = 4, true },
+		"with per-layer inputs":           func(c *model.Config) { c.PerLayerSize, c.PerLayerVocab = 8, c.VocabSize },
+		"or shared keys and values":       func(c *model.Config) { c.SharedKV = 1 },
 	} {
 		q := longRows(65536, 24)
 		c := *q.Config

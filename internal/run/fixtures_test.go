@@ -257,13 +257,14 @@ func weightBound(name, kind string, want expected) float64 {
 
 // recordingWays are the ways to train a small recording, as config keys by name. None of them may
 // change the result. They vary weights copied or in place, rows of a micro-batch, shards of the
-// head, buffers, recomputation, devices, the dtype, and the emulated GPU.
+// head, buffers, recomputation, the place of hidden states, devices, the dtype, and the emulated GPU.
 var recordingWays = map[string]string{
 	"default":         "",
 	"copy":            "binding: copy\nrecompute: full\npipeline: {micro_batch_tokens: 20, chunk_tokens: 8, head_shards: 3}",
 	"micro1-full":     "recompute: full\npipeline: {micro_batch_tokens: 1}",
 	"micro30-none":    "recompute: none\npipeline: {micro_batch_tokens: 30, chunk_tokens: 24}",
 	"micro20-minimal": "recompute: full\nbinding: copy\npipeline: {micro_batch_tokens: 20, weight_slots: 1, grad_buffers: 1, activation_slots: 3, batches_ahead: 1}",
+	"host":            "hidden_states: host\npipeline: {micro_batch_tokens: 20, chunk_tokens: 8}",
 	"lanes":           "binding: copy\ndevices: 3\npipeline: {micro_batch_tokens: 20}",
 	"lanes-2":         "binding: copy\ndevices: 2\npipeline: {micro_batch_tokens: 20}",
 	"lanes-4":         "binding: copy\ndevices: 4\nrecompute: full\npeer_copies: false\npipeline: {micro_batch_tokens: 20, activation_slots: 3}",
