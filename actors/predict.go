@@ -22,7 +22,7 @@ import (
 // time of every event on a machine with known rates.
 
 // Predict runs o on a virtual clock with the rates of machine m, which must have passed rates.Machine.Check. After
-// every step it calls each, with the step's report and the busy time of every resource so far. The prediction goes on
+// every step it calls `each`, with the step's report and the busy time of every resource so far. The prediction goes on
 // for at most the seconds that each returns, until the next call. It also ends, with ctx's error, soon after ctx is
 // cancelled. Predict ignores Devices, Home, Pool, Optimizer, Saver and OnStep of o, allocates no memory and reads no
 // weights. Losses are 0, and all experts get equally many tokens.

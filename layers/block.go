@@ -198,7 +198,7 @@ func (t *Templates) upRoles() (weight, bias model.Role) {
 	return model.RoleGateUp, model.RoleGateUpBias
 }
 
-// gateUp writes l.gu, the gate and up projections, for the tokens of chunk c; in is the MLP's input.
+// gateUp writes l.gu, the gate and up projections, for the tokens of chunk c; `in` is the MLP's input.
 func (l *launch) gateUp(in device.Tensor, c span) {
 	weight, bias := l.upRoles()
 	l.linear(l.s, l.gu.of(c), in, l.w[weight], device.Tensor{}, l.w[bias], c.n, l.dims.hidden, l.dims.up)

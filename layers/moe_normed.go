@@ -21,7 +21,7 @@ func (l *moeLaunch) keptSum(saved device.Mem) rows {
 	return whole(saved.Tensor(l.spec.Act, 0, int64(l.mb.Tokens)*int64(l.dims.hidden)), l.dims.hidden)
 }
 
-// combineNormed is Combine for such a layer: out receives the output, and in has the input.
+// combineNormed is Combine for such a layer: `out` receives the output, and `in` has the input.
 func (l *moeLaunch) combineNormed(out, in rows, saved device.Mem) {
 	kept := l.keptSum(saved)
 	for c := range l.chunks() {

@@ -403,7 +403,7 @@ var inlineKeys = []string{
 
 // FromInline makes a config from a mapping with the keys of config.json, as in `model:` of a training config. The
 // family is that of model_type; if model_type and architectures are missing, it is llama. `preset: NAME` fills in
-// missing keys. where begins error messages, such as "train.yaml:3: model".
+// missing keys. `where` begins error messages, such as "train.yaml:3: model".
 func FromInline(m map[string]any, where string) (*Config, error) {
 	f := &fields{where: where, vals: maps.Clone(m)}
 	if f.vals == nil {

@@ -256,7 +256,7 @@ func (q Request) roomy() bool {
 	return !q.Unified && (q.DeviceMemory == 0 || q.DeviceMemory >= 40<<30)
 }
 
-// headChunk returns the number of tokens whose logits exist at once: a multiple of 64, at most the argument most. 128
+// headChunk returns the number of tokens whose logits exist at once: a multiple of 64, at most the argument `most`. 128
 // MiB of logits are always allowed, and more if the head's workspace stays no larger than a block's. Every chunk reads
 // and writes the gradient of lm_head, so fewer chunks are better.
 func headChunk(s layers.Spec, most int) int {

@@ -864,7 +864,7 @@ func findFamily(s *settings) (*family, error) {
 	return nil, s.err
 }
 
-// gemmaBlock returns the rules of a block with norms before and after each sublayer. within are the norms inside
+// gemmaBlock returns the rules of a block with norms before and after each sublayer. `within` are the norms inside
 // attention.
 func gemmaBlock(within ...rule) []rule {
 	return slices.Concat(attention, within, []rule{

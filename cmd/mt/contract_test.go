@@ -22,7 +22,7 @@ import (
 // the smallest possible runs.
 
 // smallRun returns the output directory and the arguments of a very short mt train run, and creates
-// its data file. more are further arguments.
+// its data file. `more` are further arguments.
 func smallRun(t *testing.T, more ...string) (out string, args []string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -47,7 +47,7 @@ mt train takes such a config as it is, where nothing of it is lost.
 	return c
 }
 
-// importConfig converts the config in file, from another tool, to one of mt. from names the tool; "" means that the
+// importConfig converts the config in file, from another tool, to one of mt. `from` names the tool; "" means that the
 // keys decide. It writes the result to the file out; if out is "", it prints the result.
 func (a *app) importConfig(ctx context.Context, file, from, out string) error {
 	im, err := config.ReadImport(file, from)

@@ -213,7 +213,7 @@ func (c *Clock) record() *running {
 	return r
 }
 
-// Run advances the clock from one end of a work or timer to the next, until the function until
+// Run advances the clock from one end of a work or timer to the next, until the function `until`
 // returns true. It returns false if nothing is left to wait for before that.
 func (c *Clock) Run(until func() bool) bool {
 	for !until() {

@@ -82,7 +82,7 @@ func TestExpertTrafficIsShown(t *testing.T) {
 }
 
 // checkFetched trains s and compares the bytes of expert weights that a step copies with the plan.
-// fetched says when the plan copies experts: in place (never), on demand or ahead. all is the number
+// fetched says when the plan copies experts: in place (never), on demand or ahead. `all` is the number
 // of bytes that a step copies if it copies every expert.
 func checkFetched(t *testing.T, s scene, fetched string, all int64) {
 	t.Helper()

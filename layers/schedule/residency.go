@@ -136,7 +136,7 @@ func (p *residencyPlan) pin(at int, uses []use) {
 	}
 }
 
-// acquire puts the object of use u into a slot for launch number at, unless the object is in one.
+// acquire puts the object of use u into a slot for launch number `at`, unless the object is in one.
 // If no slot is free, it evicts another object, but none that is pinned for launch now. It returns
 // false if it could not get a slot.
 func (p *residencyPlan) acquire(now, at int, u use) bool {
@@ -190,7 +190,7 @@ func (p *residencyPlan) release(o int) {
 	p.inSlots = slices.Delete(p.inSlots, i, i+1)
 }
 
-// finish records the uses of launch number at, and releases the objects that no later launch uses.
+// finish records the uses of launch number `at`, and releases the objects that no later launch uses.
 func (p *residencyPlan) finish(at int, uses []use) {
 	for _, u := range uses {
 		r := &p.objects[u.object]

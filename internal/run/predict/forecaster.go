@@ -49,7 +49,7 @@ func newForecaster(ctx context.Context, m *rates.Machine, o settings.Options) *f
 	return f
 }
 
-// expected returns about how many predictions a forecast for q takes. what is what a sweep varies.
+// expected returns about how many predictions a forecast for q takes. `what` is what a sweep varies.
 func expected(q plan.Request, what string) int {
 	n := 1 + len(batches(q)) + len(depths(q, recommendedFor...)) + len(sweep(what, q))
 	if q.Devices > 1 {

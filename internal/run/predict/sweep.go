@@ -53,7 +53,7 @@ func lengths(q plan.Request) (out []variant) {
 	return out
 }
 
-// sweep returns variants of q in which one size changes. what names the size: batch, seq or depth; "" returns none.
+// sweep returns variants of q in which one size changes. `what` names the size: batch, seq or depth; "" returns none.
 func sweep(what string, q plan.Request) []variant {
 	switch what {
 	case "batch":

@@ -183,7 +183,7 @@ func (r *Resolved) checkParams() error {
 }
 
 // CheckRoom returns an error if the run needs more host memory than is available. Without this check the lack could
-// show late, because memory is filled step by step. what names the run or the reference pass in the error.
+// show late, because memory is filled step by step. `what` names the run or the reference pass in the error.
 func (r *Resolved) CheckRoom(what string) error {
 	t, room := r.Plan.Table(), r.Room()
 	need, key := t.Host, "host_memory"
