@@ -140,19 +140,24 @@ model:
 	cpu.mustTrain(t)
 	want := lossesOf(t, cpu.out)
 	for dtype, bound := range map[string]float64{"fp32": 1.0 / (1 << 19), "bf16": 1.0 / (1 << 9)} {
-		s := cpu.in(t).with("device: cuda\ncompute_dtype: " + dtype + "\n")
-		if out, err := s.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, emu.Options{})}); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		got := lossesOf(t, s.out)
-		if len(got) != 3 || len(want) != 3 {
-			t.Fatalf("%s: losses %v on the GPU, %v on the CPU, want 3", dtype, got, want)
-		}
-		for i := range got {
-			if d := math.Abs(got[i]-want[i]) / want[i]; !(d <= bound) {
-				t.Errorf("%s: step %d: loss %v on the GPU, %v on the CPU", dtype, i+1, got[i], want[i])
+		t.Run(dtype, func(t *testing.T) {
+			if dtype == "fp32" { // the operations' tests run these kernels
+				testkit.LongOnly(t)
 			}
-		}
+			s := cpu.in(t).with("device: cuda\ncompute_dtype: " + dtype + "\n")
+			if out, err := s.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, emu.Options{})}); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			got := lossesOf(t, s.out)
+			if len(got) != 3 || len(want) != 3 {
+				t.Fatalf("losses %v on the GPU, %v on the CPU, want 3", got, want)
+			}
+			for i := range got {
+				if d := math.Abs(got[i]-want[i]) / want[i]; !(d <= bound) {
+					t.Errorf("step %d: loss %v on the GPU, %v on the CPU", i+1, got[i], want[i])
+				}
+			}
+		})
 	}
 }
 

@@ -289,8 +289,8 @@ var representatives = map[string]string{
 }
 
 // inTurn skips a test of a recording that is no representative in one of recordingWays, unless long
-// tests are on. For ways in bf16 only the representatives marked "in bf16 too" run. In fp32 on the
-// emulated GPU, the slowest way, only one does.
+// tests are on. For ways in bf16 only the representatives marked "in bf16 too" run. On the emulated
+// GPU, the slowest way, only one runs in fp32 and one in bf16.
 func inTurn(t *testing.T, name, way string) {
 	t.Helper()
 	bf16, ofBF16 := strings.Contains(way, "bf16"), strings.HasSuffix(representatives[name], "in bf16 too")
@@ -300,7 +300,7 @@ func inTurn(t *testing.T, name, way string) {
 		}
 		return
 	}
-	if testkit.NotShort(t); representatives[name] == "" || bf16 != ofBF16 || way == "cuda-fp32" && name != "llama-clipped" {
+	if testkit.NotShort(t); representatives[name] == "" || bf16 != ofBF16 || way == "cuda-fp32" && name != "llama-clipped" || way == "cuda-bf16" && name != "gptoss-whole" {
 		testkit.LongOnly(t)
 		if way == "cuda-fp32" {
 			testkit.Drawn(t, 3)
