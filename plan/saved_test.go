@@ -338,6 +338,7 @@ func TestWhatKeepsHiddenStates(t *testing.T) {
 	for want, edit := range map[string]func(c *model.Config){
 		"with a norm of the experts' sum": func(c *model.Config) { c.NumExperts, c.SandwichNorms = 4, true },
 		"with per-layer inputs":           func(c *model.Config) { c.PerLayerSize, c.PerLayerVocab = 8, c.VocabSize },
+		"with train_mtp":                  func(c *model.Config) { c.Ahead = 1 },
 		"or shared keys and values":       func(c *model.Config) { c.SharedKV = 1 },
 	} {
 		q := longRows(65536, 24)

@@ -338,7 +338,9 @@ func TestRecordings(t *testing.T) {
 				if testkit.Race && strings.HasPrefix(way, "cuda") {
 					t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
 				}
-				inTurn(t, name, way)
+				if inTurn(t, name, way); way == "host" && strings.HasSuffix(name, "-ahead") {
+					t.Skip("a plan refuses hidden states on the host with train_mtp, as TestWhatKeepsHiddenStates of package plan holds")
+				}
 				c := fixtureConfig(t, dir, t.TempDir(), extra)
 				var h settings.Hooks
 				if c.Device == "cuda" {
