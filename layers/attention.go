@@ -28,9 +28,6 @@ func (t *Templates) AttentionForward(s device.Stream, block int, w Weights, y, x
 
 // attention writes l.o, the output of attention before the output projection, for the whole micro-batch.
 func (l *launch) attention() {
-	if l.dims.alone {
-		return
-	}
 	for c := range l.chunks() {
 		fetch(l.s, c, l.x)
 		l.project(c)

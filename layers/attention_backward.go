@@ -46,9 +46,6 @@ func (l *launch) startBackward(g Grads, dxdy, x Hidden, first bool) {
 // recompute computes the inputs of attention's backward that the forward did not keep. Normed and
 // rotated q and k are never kept, because recomputing them is cheap for their size.
 func (l *launch) recompute() {
-	if l.dims.alone {
-		return
-	}
 	project := l.keep < KeepQKV
 	if project || l.dims.qkNorm {
 		for c := range l.chunks() {
@@ -73,9 +70,6 @@ func (l *launch) recompute() {
 // outBackward computes l.do, the gradient of attention's output, for the tokens of chunk c. l.y holds the gradient of x
 // + attention. If the model norms attention's output, l.a holds the output before the norm.
 func (l *launch) outBackward(c span) {
-	if l.dims.alone {
-		return
-	}
 	d, s, dy := l.dims, l.s, l.y.of(c)
 	if d.normOut {
 		dy = l.outNormBackward(model.RolePostAttnNorm, l.a.of(c), c)
@@ -90,9 +84,6 @@ func (l *launch) outBackward(c span) {
 
 // attentionBackward adds to l.y, the gradient of the residual stream, the gradient that comes through attention.
 func (l *launch) attentionBackward() {
-	if l.dims.alone {
-		return
-	}
 	l.attendBackward()
 	if l.side != nil {
 		l.side.attendBackward()

@@ -20,7 +20,6 @@ import (
 //	x2 = x + norm(attention(norm(x))),  y = x2 + norm(mlp(norm(x2)))  with Config.SandwichNorms
 //	x2 = x + norm(attention(x)),        y = x2 + norm(mlp(x2))        with Config.OutputNorms
 //	y = x + attention(norm(x)) + mlp(norm(x))                         with Config.Parallel; the norms may be two
-//	y = x + mlp(norm(x))                                              for the SecondHalf of Config.Alone
 //
 // Source: arXiv:2302.13971 (Llama); q/k norm arXiv:2505.09388 (Qwen3); four norms arXiv:2503.19786 (Gemma 3); norms of
 // outputs only arXiv:2501.00656 (OLMo 2); parallel arXiv:2204.06745 (GPT-NeoX).
@@ -62,10 +61,7 @@ type launch struct {
 }
 
 func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, mb MicroBatch, saved, ws device.Mem, backward bool) *launch {
-	keep := t.spec.Keep.Of(block)
-	if saved.Bytes == 0 {
-		keep = KeepNothing
-	}
+	keep := t.spec.keptIn(block, saved)
 	l := &launch{Templates: t, s: s, block: block, dims: t.spec.dims(block), w: w, mb: mb, keep: keep}
 	l.buffers = t.spec.blockBuffers(l.dims, mlp, keep, mb.Tokens, backward, &allotter{mem: saved}, &allotter{mem: ws})
 	if l.link = (nearLink{}); l.dims.groups {
@@ -74,6 +70,14 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 	}
 	l.takeSide()
 	return l
+}
+
+// keptIn returns the level of a block whose launch has this memory for what it keeps; without memory it keeps nothing.
+func (s Spec) keptIn(block int, saved device.Mem) Keep {
+	if saved.Bytes == 0 {
+		return KeepNothing
+	}
+	return s.Keep.Of(block)
 }
 
 // between sets l.x, the rows of the launch's input x, and l.y, the rows of y. In the forward y is
@@ -140,15 +144,15 @@ func (t *Templates) rmsNorm(y, rstd, x, w device.Tensor, n int) op.RMSNorm {
 // residual stream after attention, l.y holds x2 until the output overwrites it.
 func (l *launch) mlp(c span) {
 	x2 := l.y
-	switch {
-	case l.dims.alone:
-		x2 = l.x
-	case !l.x2.t.None():
+	if !l.x2.t.None() {
 		x2 = l.x2
 	}
-	if !l.dims.alone {
-		l.residual(x2, l.n, c)
-	}
+	l.residual(x2, l.n, c)
+	l.mlpOf(x2, c)
+}
+
+// mlpOf writes l.y for the tokens of chunk c: x2 plus the MLP's output.
+func (l *launch) mlpOf(x2 rows, c span) {
 	in, r := l.mlpInput(x2)
 	l.gateUp(l.input(r, in, device.Tensor{}, c), c)
 	l.activate(c)
@@ -183,7 +187,7 @@ func (l *launch) mlpInput(x2 rows) (rows, model.Role) {
 	switch c := l.spec.Config; {
 	case c.SharedNorm:
 		return l.x, model.RoleAttnNorm
-	case c.Parallel, l.dims.alone:
+	case l.dims.parallel:
 		return l.x, model.RoleMLPNorm
 	}
 	return x2, model.RoleMLPNorm

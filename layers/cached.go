@@ -79,11 +79,6 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 		return l
 	}
 	d := t.spec.dims(block)
-	if d.alone {
-		l := t.newLaunch(s, mlp, block, w, MicroBatch{Tokens: step.Tokens}, device.Mem{}, ws, false)
-		l.x, l.y = whole(x, d.hidden), whole(y, d.hidden)
-		return l
-	}
 	var sideCache device.Mem
 	if d.beside {
 		n := t.spec.recurrentCacheBytes()

@@ -18,7 +18,7 @@ func (s Spec) Crosses(v schedule.Visit, block, tokens int) (up, down int64) {
 		gate = int64(d.out)
 		qkv -= gate
 	}
-	backward := v.Phase == schedule.Backward
+	backward, alone := v.Phase == schedule.Backward, !s.Config.Mixes(block)
 	switch {
 	case v.Stage == schedule.Embed && backward:
 		up = x * int64((d.hidden+d.embedPart()-1)/d.embedPart())
@@ -28,9 +28,9 @@ func (s Spec) Crosses(v schedule.Visit, block, tokens int) (up, down int64) {
 		up = x
 	case v.Stage == schedule.Positions:
 		up, down = x, x
-	case v.Stage == schedule.Block && d.alone && backward:
+	case v.Stage == schedule.Block && alone && backward:
 		up, down = 2*x, x
-	case v.Stage == schedule.Block && d.alone:
+	case v.Stage == schedule.Block && alone:
 		up, down = x, x
 	case v.Stage == schedule.Expert: // its tokens are in the state
 	case v.Stage == schedule.Route && backward:

@@ -58,8 +58,9 @@ func (s Spec) ScratchBytes(backward bool) int64 {
 	return most
 }
 
-// scratch is a launch's memory on the host: the rows of q, k and v, of attention's outputs, and of
-// their gradients (do, only in the backward). gate has the rows of the output gate, or their gradient.
+// scratch is a launch's memory on the host: the rows of q, k and v, and of attention's outputs. In
+// the backward, do has the gradients of these outputs. gate has the rows of the output gate, or
+// their gradient.
 type scratch struct {
 	qkv, o, do waiting
 	gate       []byte

@@ -8,10 +8,10 @@ import (
 )
 
 // blockKind is the kind of a decoder block with a dense MLP. With mlp false it is the kind of the first half of a block
-// with experts. With recurrent the layer has the model's recurrence in place of attention, and with alone neither.
+// with experts. With recurrent the layer has the model's recurrence in place of attention.
 type blockKind struct {
 	plainKind
-	mlp, recurrent, alone bool
+	mlp, recurrent bool
 }
 
 func (k blockKind) Stages(Spec, model.Layout) schedule.Layer {
@@ -27,7 +27,7 @@ func (k blockKind) SavedBytes(s Spec, block int, keep Keep, tokens int) int64 {
 
 func (k blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
 	most := int64(0)
-	for d, keep := range k.leastKept(s) {
+	for d, keep := range s.leastKept(k.kind()) {
 		if !backward {
 			keep = KeepNothing // an evaluation keeps nothing, so it needs most
 		}
@@ -40,13 +40,13 @@ func (k blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
 	return most
 }
 
-// leastKept returns the lowest Keep level among the blocks of this kind, for each set of their
+// leastKept returns the lowest Keep level among the blocks of a kind, for each set of their
 // widths (dims). Tensors that a block does not keep are in the workspace, so the block with the
 // lowest level needs the largest workspace.
-func (k blockKind) leastKept(s Spec) map[dims]Keep {
+func (s Spec) leastKept(kind model.LayerKind) map[dims]Keep {
 	least := map[dims]Keep{}
 	for block := range s.Config.Blocks() {
-		if s.Config.FirstLayer(block) != k.kind() {
+		if s.Config.FirstLayer(block) != kind {
 			continue
 		}
 		d, keep := s.dims(block), s.Keep.Of(block)
@@ -60,8 +60,6 @@ func (k blockKind) leastKept(s Spec) map[dims]Keep {
 // kind returns the model.LayerKind that k describes.
 func (k blockKind) kind() model.LayerKind {
 	switch {
-	case k.alone:
-		return model.MLP
 	case k.mlp && k.recurrent:
 		return model.Recurrent
 	case k.recurrent:
@@ -73,10 +71,7 @@ func (k blockKind) kind() model.LayerKind {
 }
 
 func (k blockKind) CacheBytes(s Spec, block, maxTokens int) int64 {
-	switch {
-	case k.alone:
-		return 0
-	case k.recurrent:
+	if k.recurrent {
 		return s.recurrentCacheBytes()
 	}
 	return s.CacheBytes(block, maxTokens)

@@ -15,6 +15,7 @@ import (
 	"mt/device/op"
 	"mt/internal/testkit"
 	"mt/internal/testkit/reference"
+	"mt/layers/schedule"
 	"mt/model"
 )
 
@@ -514,14 +515,9 @@ func (r *rig) generate(ids []int32, start, n int, caches []device.Mem, ws device
 	x, y := r.tensor(device.F32, n*r.spec.HiddenWidth()), r.tensor(device.F32, n*r.spec.HiddenWidth())
 	r.tpl.EmbedForward(r.s, OnDevice(x), b.table, b.mbs[0], 0, device.Mem{})
 	for i, l := range r.layouts[1 : len(r.layouts)-1] {
-		switch w := r.weights[i+1]; l.Kind {
-		case model.Positions:
-			r.tpl.PositionsForward(r.s, w, OnDevice(y), OnDevice(x), MicroBatch{Tokens: n, Pos: step.Pos}, ws)
-		case model.PerLayer:
-			r.tpl.PerLayerForward(r.s, w, y, x, b.mbs[0], ws)
-		default:
-			r.tpl.BlockForwardCached(r.s, l.Block, w, y, x, step, caches[l.Block], ws)
-		}
+		mb := b.mbs[0]
+		mb.Pos = step.Pos
+		r.launch(i+1, schedule.Generate, Launch{In: OnDevice(x), Out: OnDevice(y), MicroBatch: mb, Cached: step, Cache: caches[l.Block], Workspace: ws})
 		x, y = y, x
 	}
 	logits := r.tensor(device.F32, n*cfg.VocabSize)

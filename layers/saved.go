@@ -69,7 +69,7 @@ type buffers struct {
 	kda                              kdaBuffers  // kda.go
 	gate                             gateBuffers // output_gate.go
 	group                            groupBuffers
-	in, io                           rows            // (C, h) act: a chunk of a host's input, and of its output or gradient
+	in, io                           rows            // (C, h) act: with Spec.OnHost a chunk of the input, and of the output or its gradient
 	side                             *buffers        // of the mixer beside attention
 	per                              perLayerBuffers // per_layer.go
 	kv                               rows            // (C, 2·KV·D) act: keys and values between a packed row and a passenger, passengers.go
@@ -79,7 +79,7 @@ type buffers struct {
 // none.
 func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotter) buffers {
 	var b buffers
-	if keep >= KeepAttention && !d.alone {
+	if keep >= KeepAttention {
 		b.o = mem.wholeRows(d.act, tokens, d.q)
 		if d.recurrent {
 			d.recurrence.keepStates(&b, d, tokens, mem)
@@ -87,7 +87,7 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 			b.lse = mem.take(device.F32, tokens*d.heads)
 		}
 	}
-	if keep >= KeepQKV && !d.alone {
+	if keep >= KeepQKV {
 		b.qkv = mem.wholeRows(d.act, tokens, d.raw)
 		if d.recurrent {
 			d.recurrence.keepInputs(&b, d, tokens, mem)
@@ -107,10 +107,7 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 // says whether it needs the backward's buffers too.
 func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward bool, saved, ws *allotter) buffers {
 	b := s.mixerBuffers(d, mlp, keep, tokens, backward, saved, ws)
-	if s.OnHost {
-		chunk := chunkOf(s.ChunkTokens, tokens)
-		b.in, b.io = ws.chunkRows(d.act, chunk, d.hidden), ws.chunkRows(d.act, chunk, d.hidden)
-	}
+	s.stateBuffers(&b, d, chunkOf(s.ChunkTokens, tokens), ws)
 	if d.beside {
 		side := s.mixerBuffers(d.besides(), withoutMLP, keep, tokens, backward, saved, ws)
 		b.side = &side
@@ -118,12 +115,16 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	return b
 }
 
+// stateBuffers takes from ws the buffers for chunks of hidden states, if these are on the host.
+func (s Spec) stateBuffers(b *buffers, d dims, chunk int, ws *allotter) {
+	if s.OnHost {
+		b.in, b.io = ws.chunkRows(d.act, chunk, d.hidden), ws.chunkRows(d.act, chunk, d.hidden)
+	}
+}
+
 // mixerBuffers returns the same buffers for a launch whose input and output are in other memory, without a recurrence
 // beside attention.
 func (s Spec) mixerBuffers(d dims, mlp bool, keep Keep, tokens int, backward bool, saved, ws *allotter) buffers {
-	if d.alone {
-		return s.mlpBuffers(d, keep, tokens, backward, saved, ws)
-	}
 	b := s.savedBuffers(d, mlp, keep, tokens, saved)
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAttention {
@@ -172,20 +173,6 @@ func (s Spec) mixerBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	}
 	if backward {
 		s.backwardBuffers(&b, d, mlp, keep, tokens, ws)
-	}
-	return b
-}
-
-// mlpBuffers returns the buffers of a launch of a block that is an MLP alone, as mixerBuffers does.
-func (s Spec) mlpBuffers(d dims, keep Keep, tokens int, backward bool, saved, ws *allotter) buffers {
-	b := s.savedBuffers(d, withMLP, keep, tokens, saved)
-	chunk := chunkOf(s.ChunkTokens, tokens)
-	if keep < KeepAll {
-		b.gu = ws.chunkRows(d.act, chunk, d.up)
-	}
-	b.act, b.n = ws.chunkRows(d.act, chunk, d.ffn), ws.chunkRows(d.act, chunk, d.hidden)
-	if backward {
-		b.rstd = ws.chunkRows(device.F32, chunk, d.stats)
 	}
 	return b
 }

@@ -35,7 +35,6 @@ type dims struct {
 	normOut        bool // outputs of attention and MLP are normed
 	sinks          bool // every head has an attention sink
 	parallel       bool // attention and MLP have the same input, or there is no attention
-	alone          bool // the block is an MLP alone
 	stats          int  // statistics of a norm per row: rstd, or mean and rstd
 	gated          bool // the output has a gate, in the last columns of qkv
 	groups         bool // attention processes one group of heads at a time, see groups.go
@@ -100,8 +99,7 @@ func (s Spec) dims(block int) dims {
 		return newDims(s).forRecurrent()
 	}
 	d := s.attentionDims(s.Config.Heads(block))
-	d.alone = !s.Config.Mixes(block)
-	d.parallel, d.groups = d.parallel || d.alone, d.groups && !d.alone
+	d.groups = d.groups && s.Config.Mixes(block)
 	d.qkNorm, d.lends = s.Config.NormsQK(block), s.Config.LendsKV(block)
 	if wide := s.Config.MLPSize(block); wide != d.ffn {
 		d.ffn, d.up = wide, d.up/d.ffn*wide
@@ -212,8 +210,9 @@ func (s Spec) workspaceBytes(backward bool) (n int64) {
 // does not depend on Keep.
 func (s Spec) BlockForwardBytes() (n int64) {
 	for _, k := range kinds {
-		if block, ok := k.(blockKind); ok {
-			n = max(n, block.WorkspaceBytes(s, false))
+		switch k.(type) {
+		case blockKind, mlpKind:
+			n = max(n, k.WorkspaceBytes(s, false))
 		}
 	}
 	return n
