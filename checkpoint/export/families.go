@@ -1561,8 +1561,12 @@ func (p *plan) nemotronKeys() {
 	c, s := p.model, p.s
 	widths := make([]int32, p.layers)
 	for b := range widths {
-		if c.HasExperts(b) {
+		switch {
+		case c.HasExperts(b):
 			widths[b] = int32(c.MoEIntermediateSize)
+		case !c.Mixes(b):
+			s.fail("layers_block_type", "layer %d is an MLP alone, which mt export does not write for llama.cpp's %s", b, p.family.arch)
+			return
 		}
 	}
 	p.headsByBlock()

@@ -352,7 +352,7 @@ func (p *plan) exaoneWindow() {
 // already refuses them.
 func (p *plan) noBias() { noBiasIn("use_bias", "attention_bias", "mlp_bias")(p) }
 
-// noBiasIn returns a function that refuses a model if one of these keys says that it has biases.
+// noBiasIn returns a function that refuses a model if one of the keys says that the model has biases.
 func noBiasIn(keys ...string) func(*plan) {
 	return func(p *plan) {
 		for _, key := range keys {

@@ -202,6 +202,7 @@ func TestRecentRefused(t *testing.T) {
 		{nemotronConfig(map[string]any{"use_conv_bias": false}), "use_conv_bias: is false, but llama.cpp's nemotron_h_moe"},
 		{nemotronConfig(map[string]any{"time_step_min": 0.01}), "time_step_min: 0.01, but llama.cpp's nemotron_h_moe"},
 		{nemotronConfig(map[string]any{"layers_block_type": []any{"attention", "moe"}}), "layers_block_type: no layer has a Mamba-2 mixer"},
+		{nemotronConfig(map[string]any{"layers_block_type": []any{"mamba", "mlp", "attention"}}), "layers_block_type: layer 1 is an MLP alone, which mt export does not write for llama.cpp's nemotron_h"},
 		{gemma4Config(map[string]any{"attention_bias": true}), "attention_bias: is true, but llama.cpp's gemma4"},
 		{gemma4Config(map[string]any{"hidden_activation": "silu"}), "hidden_activation: silu, but llama.cpp's gemma4"},
 		{gemma4Config(map[string]any{"vocab_size_per_layer_input": 50}), "vocab_size_per_layer_input: 50, where vocab_size is 48"},
