@@ -107,6 +107,7 @@ func CheckModel(dir string, layouts []model.Layout) error {
 func (s *source) match(layouts []model.Layout) ([]target, error) {
 	var out []target
 	var missing []string
+	module := false // the first missing tensor belongs to multi-token prediction
 	for i, l := range layouts {
 		for _, e := range entriesOf(i, l, planeF32) {
 			t, err := s.target(e)
@@ -114,13 +115,17 @@ func (s *source) match(layouts []model.Layout) ([]target, error) {
 				return nil, err
 			}
 			if t.entry == nil {
+				module = module || missing == nil && l.Kind == model.AheadInput
 				missing = append(missing, e.name)
 			} else {
 				out = append(out, t)
 			}
 		}
 	}
-	if len(missing) > 0 {
+	switch {
+	case module:
+		return nil, fmt.Errorf("%s: %s missing: the directory has no module for multi-token prediction, which train_mtp trains; take one that has it, or set train_mtp to false", s.dir, several("tensor", missing))
+	case missing != nil:
 		return nil, fmt.Errorf("%s: %s missing%s", s.dir, several("tensor", missing), s.whyMissing(missing))
 	}
 	return out, nil
