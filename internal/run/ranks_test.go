@@ -101,10 +101,7 @@ func TestRecordingsTogether(t *testing.T) {
 		readJSON(t, filepath.Join(dir, "expected.json"), &want)
 		for n := 2; n <= 4; n++ {
 			for variant, extra := range map[string]string{"default": "", "copy": "binding: copy\nrecompute: full\npipeline: {micro_batch_tokens: 40, chunk_tokens: 8, head_shards: 3}", "bf16": "compute_dtype: bf16"} {
-				kind := "fp32"
-				if variant == "bf16" {
-					kind = "bf16"
-				}
+				kind := dtypeOf(variant)
 				if _, ok := want.Bounds[kind]; !ok && kind == "bf16" {
 					continue // it was recorded in fp32 alone
 				}
