@@ -9,7 +9,7 @@ import (
 	"mt/layers"
 )
 
-// This file has what multi-token prediction (model.Config.Ahead) adds to a batch and to its losses.
+// This file has the inputs and losses of a batch for multi-token prediction (model.Config.Ahead).
 
 // fillAhead adds the inputs for multi-token prediction to `to`, the micro-batch m of b as launches see it. The loss of
 // the tokens after the next is divided by their own number, as in multi_token_prediction.py of Megatron-Core, and
@@ -31,7 +31,7 @@ func aheadFactor(b *data.Batch, weight float64) float32 {
 	return float32(weight * float64(max(b.AllSupervised(), 1)) / float64(max(b.AllSupervisedAhead(), 1)))
 }
 
-// sumLosses sums the losses of a pass, which have landed on the host: those of the next tokens and of the tokens after
+// sumLosses returns two sums over the losses that have landed on the host: of the next tokens, and of the tokens after
 // the next.
 func (r *lane) sumLosses(b *data.Batch, landed []byte) (sum, ahead float64) {
 	if r.plan.Spec.Config.Ahead == 0 {

@@ -1,6 +1,6 @@
 package model
 
-// Kimi-K2.5 and its successors have DeepSeek-V3's language model beside a vision tower. Published files name the class
+// Kimi-K2.5 has DeepSeek-V3's language model beside a vision tower. Published files name the class
 // KimiK25ForConditionalGeneration and the language model kimi_k2. The class of Transformers 5.24 saves blocks of the
 // language model as language_model.model.blocks, a name of its tower, which no published directory has.
 // Source: transformers.Kimi_K25Config.

@@ -248,8 +248,8 @@ func routeBack(a *op.RouterBackward, sc *scratch, aux []float32, t int) {
 	}
 }
 
-// nearBack writes the gradient of a token's logits to out, for weights that near has computed. p holds the exponentials
-// of the logits, sum their sum, and dw the gradients of the chosen experts' weights. `out` may be logits.
+// nearBack writes the gradient of a token's logits to `out`, which may be logits itself. Function near has computed the
+// weights. p holds the exponentials of the logits, sum their sum, and dw the gradients of the chosen experts' weights.
 func nearBack(a *op.RouterBackward, sc *scratch, out, logits, p []float32, sum float32, aux []float32, ids []int32, dw []float32) {
 	grad, by := sc.f32(1, a.E), sc.f32(2, a.E)
 	vec.Scale(p, p, 1/sum)

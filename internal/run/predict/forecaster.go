@@ -109,8 +109,8 @@ func planned(v variant) (a attempt) {
 }
 
 // tryAll plans all variants and predicts them on m, several at the same time, and returns the results in the order of
-// variants. With enough > 0 only fast variants count, whose tokens per second reach enough times those of the fastest,
-// or of a plan with best tokens per second. Slower variants may have no prediction.
+// variants. With enough > 0 it predicts a variant to the end only if the variant is fast: at least enough times as fast
+// as the fastest variant, or as a plan with `best` tokens per second. Slower variants may have no prediction.
 func (f *forecaster) tryAll(variants []variant, m *rates.Machine, enough, best float64) ([]Swept, error) {
 	all := make([]attempt, len(variants))
 	pool := parallel.New(0)
@@ -142,8 +142,9 @@ func (f *forecaster) tryAll(variants []variant, m *rates.Machine, enough, best f
 	return out, errors.Join(errs...)
 }
 
-// distinct returns the attempts to predict on m: those whose plan neither is known nor stands earlier in all. The last,
-// which have the largest steps in a table of batches, come first: they are the fastest. It tells x the known rates.
+// distinct returns the attempts to predict on m. An attempt is left out if its plan is known or stands earlier in
+// `all`. The order is reversed, because the last batches of a table have the largest steps and are the fastest. distinct
+// tells x the known rates.
 func (f *forecaster) distinct(all []attempt, m *rates.Machine, x *fastest) (out []*attempt) {
 next:
 	for i := range all {
