@@ -60,7 +60,6 @@ func (t *Templates) mlpAloneBackward(x *Launch) {
 	}
 	for c := range l.chunks() {
 		fetch(l.s, c, l.x, l.y)
-		l.scaleLayer(c)
 		l.mlpBackward(c)
 		store(l.s, c, l.y)
 	}
