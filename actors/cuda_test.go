@@ -230,7 +230,7 @@ func TestOrders(t *testing.T) {
 	experts := small()
 	experts.experts, experts.chosen, experts.onDemand, experts.aux = 3, 1, true, true
 	n := testkit.Count(t, 10*orders, 4*fewOrders)
-	if testing.Short() {
+	if testing.Short() || testkit.Race {
 		n = 1
 	}
 	for i, tr := range []trial{small(), experts} {

@@ -54,6 +54,7 @@ func TestPredictionAheadIsCopied(t *testing.T) {
 	for modelType, of := range aheadOf {
 		ahead := of.names
 		t.Run(modelType, func(t *testing.T) {
+			testkit.DrawnInRace(t, 4)
 			keys := map[string]any{"model_type": modelType, "vocab_size": 37, "hidden_size": 16, "intermediate_size": 8, "num_hidden_layers": 2,
 				"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 8, "n_group": 1, "topk_group": 1, "num_nextn_predict_layers": 1,
 				"first_k_dense_replace": 1, "bos_token_id": 1, "eos_token_id": 2, "layers_block_type": []any{"full_attention", "moe"},

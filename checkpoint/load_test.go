@@ -56,6 +56,7 @@ func TestFixtures(t *testing.T) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			if i%8 != 0 {
 				testkit.NotShort(t)
+				testkit.DrawnInRace(t, 5)
 			}
 			dir := filepath.Join(dir, "model")
 			c := testkit.Must(model.LoadDir(dir))(t)
@@ -899,6 +900,9 @@ func TestWhyMissing(t *testing.T) {
 // with a very large, but possible number is read.
 func TestTooManyTensors(t *testing.T) {
 	testkit.NotShort(t)
+	if testkit.Race {
+		t.Skip("parses long headers on one goroutine")
+	}
 	header := func(n int) []byte {
 		text := []byte(`{"__metadata__":{"format":"pt"}`)
 		for i := range n {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"mt/checkpoint/gguf"
+	"mt/internal/testkit"
 )
 
 // wantRefused checks that the export of a model with this config.json is an error that contains want.
@@ -166,6 +167,10 @@ func TestGemma4(t *testing.T) {
 
 // TestRecentRefused: a model that llama.cpp would not load or compute otherwise is an error that names the key.
 func TestRecentRefused(t *testing.T) {
+	testkit.NotShort(t)
+	if testkit.Race {
+		t.Skip("checks one configuration after another")
+	}
 	sharing := func(types ...any) map[string]any {
 		return gemma4Config(map[string]any{"layer_types": types, "num_hidden_layers": len(types)})
 	}
