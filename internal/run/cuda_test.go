@@ -23,9 +23,11 @@ import (
 	"mt/internal/testkit"
 )
 
-// emulate starts an emulated GPU for one test. Wrong calls of the run, or memory that is not freed, fail the test.
+// emulate starts an emulated GPU for one test. Wrong calls of the run, or memory that is not freed, fail the test. Under
+// the race detector, which makes the emulator ten times slower, one test in four goes on.
 func emulate(t *testing.T, o emu.Options) *emu.Driver {
 	t.Helper()
+	testkit.DrawnInRace(t, 4)
 	drv := emu.New(o)
 	testkit.Close(t, drv)
 	return drv

@@ -48,6 +48,7 @@ func TestPassTakesWhatIsPlanned(t *testing.T) {
 		"itself with new tokens": "compute_dtype: bf16\nadd_tokens: <new>\nresize_vocab: true\n", "small batches": "binding: copy\npipeline: {micro_batch_tokens: 40, activation_slots: 3}\n" + larger,
 	} {
 		t.Run(name, func(t *testing.T) {
+			testkit.DrawnInRace(t, 3)
 			j, err := openRun(pairScene(t, extra).config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard}, open.Asks{Run: true}, nil)
 			testkit.NoError(t, err)
 			defer open.CloseAfter(j, &err)
