@@ -42,6 +42,8 @@ func (c *Costs) Op(o device.Op) Cost {
 		return c.attention(&o.AttentionShape, o.Q.DType, o.Bytes(), false)
 	case *op.AttentionBackward:
 		return c.attention(&o.AttentionShape, o.Q.DType, o.Bytes(), true)
+	case *op.SelectKeys: // the products of half of all pairs, which the causal mask leaves
+		return c.product(&op.MatMul{M: o.TQ * o.Heads, N: (o.MaxK + 1) / 2, K: o.Dim, A: o.Q, B: o.K, D: o.W, TransB: true})
 	case op.Mover:
 		return c.Moved(o.Name(), o.Bytes())
 	}

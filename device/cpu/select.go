@@ -1,0 +1,230 @@
+package cpu
+
+import (
+	"math"
+	"math/bits"
+	"unsafe"
+
+	"mt/device/cpu/vec"
+	"mt/device/op"
+)
+
+func init() { op.Add(&table, selectKeys) }
+
+// candidate is a key that a query may attend to.
+type candidate struct {
+	score float32
+	key   int32
+}
+
+// selectQueries is the number of queries of one job of selectKeys. The job packs all keys of the sequence once.
+const selectQueries = 32
+
+// Names of the scratch buffers that selectKeys uses beside those of attention.
+const bufCandidates = bufSlopes + 1
+
+// selectKeys computes the scores of a few queries of a sequence, block by block of keys, and then chooses keys for each
+// query.
+func selectKeys(s *stream, a *op.SelectKeys) error {
+	reads(a.CuQ, 1, 0, a.Seqs+1)
+	reads(a.CuK, 1, 0, a.Seqs+1)
+	reads(a.Q, 1, 0, a.TQ*a.Heads*a.Dim)
+	reads(a.K, 1, 0, a.TK*a.Dim)
+	reads(a.W, 1, 0, a.TQ*a.Heads)
+	writes(a.Keys, 1, 0, a.TQ*a.TopK)
+	shape := op.AttentionShape{CuQ: a.CuQ, CuK: a.CuK, Seqs: a.Seqs, TQ: a.TQ, TK: a.TK, KVHeads: 1}
+	if err := s.jobs.list(&shape, selectQueries); err != nil {
+		return err
+	}
+	s.pool.Run(len(s.jobs), func(i int) {
+		sc := s.scratch.get()
+		selection{a, s.jobs[i], sc}.run()
+		s.scratch.put(sc)
+	})
+	return nil
+}
+
+// selection is one job of selectKeys: queries from … to−1 of a sequence.
+type selection struct {
+	*op.SelectKeys
+	attnJob
+	sc *scratch
+}
+
+func (f selection) run() {
+	n, width := f.to-f.from, f.shift()+f.to // queries, and keys that any of them may attend to
+	scores := f.sc.f32(bufOut, n*width)
+	clear(scores)
+	weights := actOf(f.W).load(f.sc, bufSum, (f.q+f.from)*f.Heads, n*f.Heads)
+	queries, stride := actOf(f.Q).loadRows(f.sc, bufQueries, (f.q+f.from)*f.Heads*f.Dim, n*f.Heads, f.Dim, f.Dim)
+	products := f.sc.f32(bufScores, stripRows*scoreStride)
+	for k0 := 0; k0 < width; k0 += keyBlock {
+		keys := min(keyBlock, width-k0)
+		rows, keyStride := actOf(f.K).loadRows(f.sc, bufWide, (f.k+k0)*f.Dim, keys, f.Dim, f.Dim)
+		packed := f.sc.f32(bufKeys, panels(keys)*vec.Panel*f.Dim)
+		vec.Transpose(packed, rows, keyStride, keys, f.Dim)
+		for r := 0; r < n*f.Heads; r += stripRows {
+			m := min(stripRows, n*f.Heads-r)
+			vec.Tile(m, f.Dim, queries[r*stride:], stride, false, packed, vec.Panel*f.Dim, products, scoreStride, panels(keys), false)
+			for i := range m {
+				row := scores[(r+i)/f.Heads*width+k0:][:keys]
+				w := weights[r+i] * f.WScale
+				for j, x := range products[i*scoreStride:][:keys] {
+					row[j] += w * max(0, x*f.Scale)
+				}
+			}
+		}
+	}
+	for q := range n {
+		f.choose(f.from+q, scores[q*width:(q+1)*width])
+	}
+}
+
+// choose writes the keys of query q of the sequence, whose scores begin with the sequence's first key.
+func (f selection) choose(q int, scores []float32) {
+	out := i32s(f.Keys, f.TQ*f.TopK)[(f.q+q)*f.TopK:][:f.TopK]
+	for i := range out {
+		out[i] = -1
+	}
+	seen := f.shift() + q + 1
+	if seen <= f.TopK {
+		for i := range seen {
+			out[i] = int32(i)
+		}
+		return
+	}
+	memory := f.sc.f32(bufCandidates, 2*f.nk)
+	all := unsafe.Slice((*candidate)(unsafe.Pointer(&memory[0])), f.nk)
+	for i := range all { // later keys take part, because the choice among equal scores depends on them
+		all[i] = candidate{float32(math.Inf(-1)), int32(i)}
+		if i < seen {
+			all[i].score = scores[i]
+		}
+	}
+	selectLargest(all, f.TopK)
+	chosen := f.sc.f32(bufMax, f.nk)
+	clear(chosen)
+	for _, c := range all[:f.TopK] {
+		chosen[c.key] = 1
+	}
+	n := 0
+	for i := range seen {
+		if chosen[i] != 0 {
+			out[n] = int32(i)
+			n++
+		}
+	}
+}
+
+// selectLargest moves the n candidates with the largest scores to the front of all. Which of several equal scores come first
+// follows torch.topk on a CPU: it calls std::partial_sort of the GNU C++ library if n is at most a 64th of all, else
+// std::nth_element. Their order of comparisons and moves is kept here: a heap, and quickselect with the median of the
+// second, the middle and the last element as pivot.
+func selectLargest(all []candidate, n int) {
+	if 64*n <= len(all) {
+		heapSelect(all, n)
+		return
+	}
+	from, to, nth := 0, len(all), n-1
+	for depth := 2 * (bits.Len(uint(len(all))) - 1); to-from > 3; depth-- {
+		if depth == 0 {
+			part := all[from:to]
+			heapSelect(part, nth+1-from)
+			part[0], part[nth-from] = part[nth-from], part[0]
+			return
+		}
+		if cut := from + divide(all[from:to]); cut <= nth {
+			from = cut
+		} else {
+			to = cut
+		}
+	}
+	insertionSort(all[from:to])
+}
+
+// before says whether candidate a comes before b.
+func before(a, b candidate) bool { return a.score > b.score }
+
+// divide moves a pivot to the front and divides the others around it: first candidates that do not come after the pivot,
+// then candidates that do not come before it. It returns the index of the second part.
+func divide(c []candidate) int {
+	pivot := median(c, 1, len(c)/2, len(c)-1)
+	c[0], c[pivot] = c[pivot], c[0]
+	i, j := 1, len(c)
+	for {
+		for before(c[i], c[0]) {
+			i++
+		}
+		for j--; before(c[0], c[j]); j-- {
+		}
+		if i >= j {
+			return i
+		}
+		c[i], c[j] = c[j], c[i]
+		i++
+	}
+}
+
+// median returns that of the indices x, y and z whose candidate is between the two others.
+func median(c []candidate, x, y, z int) int {
+	if before(c[x], c[y]) {
+		switch {
+		case before(c[y], c[z]):
+			return y
+		case before(c[x], c[z]):
+			return z
+		}
+		return x
+	}
+	switch {
+	case before(c[x], c[z]):
+		return x
+	case before(c[y], c[z]):
+		return z
+	}
+	return y
+}
+
+// insertionSort sorts a few candidates, the largest first.
+func insertionSort(c []candidate) {
+	for i := 1; i < len(c); i++ {
+		v, j := c[i], i
+		for ; j > 0 && before(v, c[j-1]); j-- {
+			c[j] = c[j-1]
+		}
+		c[j] = v
+	}
+}
+
+// heapSelect moves the n largest candidates to the front. These are a heap whose root is the smallest of them.
+func heapSelect(c []candidate, n int) {
+	heap := c[:n]
+	for i := n/2 - 1; i >= 0; i-- {
+		sift(heap, i, heap[i])
+	}
+	for i := n; i < len(c); i++ {
+		if v := c[i]; before(v, heap[0]) {
+			c[i] = heap[0]
+			sift(heap, 0, v)
+		}
+	}
+}
+
+// sift puts v into the heap at index i, whose element is gone: the smaller child moves up until there is none, and v
+// then rises from there to its place.
+func sift(heap []candidate, i int, v candidate) {
+	top := i
+	for 2*i+1 < len(heap) {
+		child := 2*i + 1
+		if child+1 < len(heap) && !before(heap[child+1], heap[child]) {
+			child++
+		}
+		heap[i] = heap[child]
+		i = child
+	}
+	for parent := (i - 1) / 2; i > top && before(heap[parent], v); parent = (i - 1) / 2 {
+		heap[i] = heap[parent]
+		i = parent
+	}
+	heap[i] = v
+}
