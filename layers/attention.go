@@ -195,8 +195,8 @@ func (l *launch) attend() {
 		return
 	}
 	q, k, v := l.heads()
-	op.Do(l.dev, l.s, op.Attention{AttentionShape: l.shape(), O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
-		QStride: l.dims.qkv, KStride: l.dims.qkv})
+	l.attendTo(op.Attention{AttentionShape: l.shape(), O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
+		QStride: l.dims.qkv, KStride: l.dims.qkv}, l.index.k.t)
 	l.sink(l.o.t, l.lse, 0, l.dims.heads)
 }
 

@@ -112,9 +112,14 @@ func (l *launch) attendBackward() {
 	d := l.dims
 	q, k, v := l.heads()
 	dq := l.dqkv.t
-	op.Do(l.dev, l.s, op.AttentionBackward{AttentionShape: l.shape(),
+	a := op.AttentionBackward{AttentionShape: l.shape(),
 		DQ: dq, DK: from(dq, d.q), DV: from(dq, d.q+d.kv), DO: l.do.t, O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
-		QStride: d.qkv, KStride: d.qkv, DQStride: d.qkv, DKStride: d.qkv, Delta: l.delta, Sums: l.sums})
+		QStride: d.qkv, KStride: d.qkv, DQStride: d.qkv, DKStride: d.qkv, Delta: l.delta, Sums: l.sums}
+	if x := d.indexer; x != nil {
+		op.Do(l.dev, l.s, op.SparseAttentionBackward{AttentionBackward: a, Keys: l.index.keys.t, TopK: x.TopK})
+	} else {
+		op.Do(l.dev, l.s, a)
+	}
 	l.sinkGrad(l.lse, 0, d.heads)
 }
 

@@ -63,11 +63,12 @@ type buffers struct {
 	lse, delta, sums                 device.Tensor
 	n, rstd, x2, gu, act, zeros      rows
 	a, out, dout, rstdOut            rows
-	mla                              mlaBuffers  // mla.go
-	gdn                              gdnBuffers  // gated_delta_net.go
-	ssd                              ssdBuffers  // mamba2.go
-	kda                              kdaBuffers  // kda.go
-	gate                             gateBuffers // output_gate.go
+	mla                              mlaBuffers   // mla.go
+	index                            indexBuffers // indexer.go
+	gdn                              gdnBuffers   // gated_delta_net.go
+	ssd                              ssdBuffers   // mamba2.go
+	kda                              kdaBuffers   // kda.go
+	gate                             gateBuffers  // output_gate.go
 	group                            groupBuffers
 	in, io                           rows            // (C, h) act: with Spec.OnHost a chunk of the input, and of the output or its gradient
 	side                             *buffers        // of the mixer beside attention
@@ -85,6 +86,9 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 			d.recurrence.keepStates(&b, d, tokens, mem)
 		} else {
 			b.lse = mem.take(device.F32, tokens*d.heads)
+			if d.indexer != nil {
+				b.index.takeChoice(d.indexer, tokens, mem)
+			}
 		}
 	}
 	if keep >= KeepQKV {
@@ -155,6 +159,14 @@ func (s Spec) mixerBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	if d.mla != nil {
 		b.mla = s.mlaBuffers(d, tokens, backward, ws)
 	}
+	if x := d.indexer; x != nil {
+		if keep < KeepAttention {
+			b.index.takeChoice(x, tokens, ws)
+		}
+		if keep < KeepAttention || !backward {
+			b.index.take(x, d.act, tokens, ws)
+		}
+	}
 	if d.normIn || !backward {
 		b.n = ws.chunkRows(d.act, chunk, d.hidden)
 	}
@@ -211,7 +223,7 @@ func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens in
 		a.Heads, a.KVHeads = d.heads/d.kvHeads, 1
 	}
 	b.delta = ws.take(device.F32, tokens*a.Heads)
-	if n := a.SumsLen(); s.Fused && d.act == device.BF16 && n > 0 {
+	if n := a.SumsLen(); s.Fused && d.act == device.BF16 && n > 0 && d.indexer == nil {
 		b.sums = ws.take(device.F32, n)
 	}
 }

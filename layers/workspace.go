@@ -23,12 +23,13 @@ type dims struct {
 	outBias        model.Role      // of its bias, if there is one
 	output         attentionOutput // turns attention's output into the projection's input
 	mla            *model.MLA
-	ffn            int  // F
-	up             int  // width of the MLP activation's input: 2·F, gate and up, or F without a gate
-	vocab          int  // V
-	qkNorm         bool // in a launch: of its block; else: some block has q/k norm
-	rotatesFirst   bool // q/k norm follows the rotation, in all blocks
-	qGroups        int  // number of groups that q/k norm divides a token's q into: one per head, or 1
+	indexer        *model.Indexer // chooses the keys that attention reads; nil: attention reads all
+	ffn            int            // F
+	up             int            // width of the MLP activation's input: 2·F, gate and up, or F without a gate
+	vocab          int            // V
+	qkNorm         bool           // in a launch: of its block; else: some block has q/k norm
+	rotatesFirst   bool           // q/k norm follows the rotation, in all blocks
+	qGroups        int            // number of groups that q/k norm divides a token's q into: one per head, or 1
 	kGroups        int
 	normsV         bool // values are normed, head by head
 	normIn         bool // inputs of attention and MLP are normed
@@ -55,7 +56,7 @@ func newDims(s Spec) dims {
 // key/value heads.
 func (s Spec) attentionDims(heads model.Heads) dims {
 	c := s.Config
-	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: heads.KV, headDim: heads.Dim, keyDim: heads.Dim,
+	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: heads.KV, headDim: heads.Dim, keyDim: heads.Dim, indexer: s.chooses(),
 		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.NumHeads * heads.Dim, mla: c.MLA, qkNorm: c.QKNorm, rotatesFirst: c.QKNormRotated,
 		normsV: c.NormsValues, qGroups: c.NumHeads, kGroups: heads.KV, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
 		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, groups: s.OnHost, recurrence: recurrenceOf(c), beside: c.Beside}

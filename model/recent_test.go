@@ -132,8 +132,8 @@ func TestMaxDocument(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if texts, key := c.MostPositions(); c.MaxDocument() != tc.most || texts != tc.texts || key != tc.key {
-			t.Errorf("%v: documents of %d tokens, texts of %d by %s", tc.changes, c.MaxDocument(), texts, key)
+		if texts, key := c.MostPositions("cuda"); c.MaxDocument("cuda") != tc.most || texts != tc.texts || key != tc.key {
+			t.Errorf("%v: documents of %d tokens, texts of %d by %s", tc.changes, c.MaxDocument("cuda"), texts, key)
 		}
 	}
 }

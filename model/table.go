@@ -344,7 +344,7 @@ func count(ps []Param) counts {
 	var n counts
 	for _, p := range ps {
 		n.all += p.Elems()
-		if p.Dims == 2 && !p.Idle() {
+		if p.Dims == 2 && !p.InIndexer() {
 			n.matrix += p.Elems()
 		}
 	}
@@ -448,8 +448,8 @@ func (c *Config) AttendedPairs(length int) (n int64) {
 	return n
 }
 
-// BlockPairs returns how many (query, key) pairs a document of length tokens has in one block. Without a window and
-// chunks these are n(n+1)/2; a gated delta net has none. In blocks whose heads have GlobalHeadDim elements a pair
+// BlockPairs returns how many (query, key) pairs a document of length tokens has in one block. Without a window,
+// chunks and an indexer these are n(n+1)/2; a gated delta net has none. In blocks whose heads have GlobalHeadDim elements a pair
 // counts GlobalHeadDim/HeadDim times, because it takes that many times the FLOPs.
 func (c *Config) BlockPairs(block, length int) int64 {
 	if c.IsRecurrent(block) || !c.Mixes(block) {
@@ -461,6 +461,9 @@ func (c *Config) BlockPairs(block, length int) int64 {
 	n, w := int64(length), int64(length)
 	if window := c.Window(block); window > 0 {
 		w = min(n, int64(window))
+	}
+	if c.Chooses(length) {
+		w = int64(c.MLA.Indexer.TopK)
 	}
 	n = w*(w+1)/2 + (n-w)*w
 	if d := c.Heads(block).Dim; d != c.HeadDim {
@@ -486,7 +489,7 @@ func (c *Config) ForwardFLOPs(tokens, pairs int64) float64 {
 // keys, values, and gates if there are any.
 func (c *Config) QKVProducts(block int) (sum int64) {
 	for _, p := range (blockNames{c, block}).attention() {
-		if p.Dims == 2 && p.Role != RoleO && p.Role != RoleRecurOut && !p.Idle() {
+		if p.Dims == 2 && p.Role != RoleO && p.Role != RoleRecurOut && !p.InIndexer() {
 			sum += p.Elems()
 		}
 	}

@@ -17,6 +17,8 @@ func (q Request) keepsHidden() string {
 		return "with a norm of the experts' sum, which every block keeps on the device"
 	case q.Config.PerLayerSize > 0 || q.Config.SharedKV > 0:
 		return "with per-layer inputs or shared keys and values, which pass from block to block beside the hidden state"
+	case q.Config.Chooses(q.RowTokens):
+		return "with documents longer than index_topk, whose keys an indexer chooses among those of all tokens"
 	case q.Config.Ahead > 0:
 		return "with train_mtp, for which embeddings pass from block to block beside the hidden state"
 	case q.Devices > 1:

@@ -212,7 +212,7 @@ func attend(cfg *model.Config, w Weights, i int, x []float64, with *beside) []fl
 	} else {
 		q, k, v = heads(cfg, w, i, n, with)
 	}
-	o := attention(cfg, i, q, k, v, w[tensor(i, "self_attn.sinks")])
+	o := attention(cfg, i, q, k, v, w[tensor(i, "self_attn.sinks")], chosenKeys(cfg, w, i, n))
 	if cfg.OutputGate {
 		gate := linear(n, w[tensor(i, "self_attn.gate_proj.weight")], w[tensor(i, "self_attn.gate_proj.bias")], cfg.HiddenSize)
 		for j, g := range gate {
@@ -435,8 +435,8 @@ func rmsNorm(x, w []float64, eps, offset float64) []float64 {
 
 // attention returns causal softmax(scale·q·kᵀ)·v of one sequence in block i, with shared key/value heads. Values may be
 // narrower or wider than keys. sinks has one more score for each head; every softmax of the head includes it, with a
-// value vector of 0. nil: no sinks.
-func attention(cfg *model.Config, i int, q, k, v, sinks []float64) []float64 {
+// value vector of 0. nil: no sinks. chosen has the keys that each token attends to; nil: all.
+func attention(cfg *model.Config, i int, q, k, v, sinks []float64, chosen []map[int]bool) []float64 {
 	d, dv, kvHeads := cfg.Heads(i).Dim, cfg.OutputCols(i)/cfg.NumHeads, cfg.Heads(i).KV
 	group := cfg.NumHeads / kvHeads
 	width, kWidth, vWidth := cfg.NumHeads*d, kvHeads*d, kvHeads*dv
@@ -462,7 +462,11 @@ func attention(cfg *model.Config, i int, q, k, v, sinks []float64) []float64 {
 			qr, out := q[t*width+h*d:][:d], o[(t*cfg.NumHeads+h)*dv:][:dv]
 			scores := make([]float64, 0, t+1-first)
 			for j := first; j <= t; j++ {
-				scores = append(scores, softcap(dot(qr, k[j*kWidth+kv*d:][:d])*scale, cfg.AttnSoftcap))
+				score := softcap(dot(qr, k[j*kWidth+kv*d:][:d])*scale, cfg.AttnSoftcap)
+				if chosen != nil && !chosen[t][j] {
+					score = math.Inf(-1)
+				}
+				scores = append(scores, score)
 			}
 			lse := logSumExp(scores)
 			if sinks != nil {
@@ -551,6 +555,62 @@ func mlaHeads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float
 	}
 	scaleQueries(cfg, i, q)
 	return q, k, v
+}
+
+// chosenKeys returns for each token the keys that the indexer of block i chooses, given the block's normed input n; nil:
+// all. Among equal scores it chooses the first. Source: arXiv:2512.02556, section 2.1.
+func chosenKeys(cfg *model.Config, w Weights, i int, n []float64) []map[int]bool {
+	tokens := len(n) / cfg.HiddenSize
+	if !cfg.Chooses(tokens) {
+		return nil
+	}
+	l, x := cfg.MLA, cfg.MLA.Indexer
+	weight := func(s string) []float64 { return w[tensor(i, "self_attn."+s)] }
+	turning := *cfg
+	turning.RopeInterleaved = x.Interleaved
+	turn := func(v []float64) []float64 {
+		turns, stays := columns(v, l.RopeDim, x.HeadDim-l.RopeDim)
+		rope(&turning, cfg.Rope, turns, tokens, l.RopeDim)
+		var out []float64
+		for h := range len(v) / x.HeadDim {
+			out = append(append(out, turns[h*l.RopeDim:][:l.RopeDim]...), stays[h*(x.HeadDim-l.RopeDim):][:x.HeadDim-l.RopeDim]...)
+		}
+		return out
+	}
+	latent := rmsNorm(linear(n, weight("q_a_proj.weight"), weight("q_a_proj.bias"), cfg.HiddenSize), weight("q_a_layernorm.weight"), float64(l.NormEps), float64(cfg.NormOffset))
+	q := turn(linear(latent, weight("indexer.wq_b.weight"), nil, l.QRank))
+	keys := linear(n, weight("indexer.wk.weight"), nil, cfg.HiddenSize)
+	for t := range tokens {
+		row := keys[t*x.HeadDim:][:x.HeadDim]
+		var mean, square float64
+		for _, v := range row {
+			mean += v / float64(x.HeadDim)
+		}
+		for _, v := range row {
+			square += (v - mean) * (v - mean) / float64(x.HeadDim)
+		}
+		for e, v := range row {
+			row[e] = (v-mean)/math.Sqrt(square+1e-6)*weight("indexer.k_norm.weight")[e] + weight("indexer.k_norm.bias")[e]
+		}
+	}
+	keys = turn(keys)
+	heads := linear(n, weight("indexer.weights_proj.weight"), nil, cfg.HiddenSize)
+	out := make([]map[int]bool, tokens)
+	for t := range out {
+		scores, order := make([]float64, t+1), make([]int, t+1)
+		for j := range scores {
+			order[j] = j
+			for h := range x.Heads {
+				scores[j] += heads[t*x.Heads+h] * max(0, dot(q[(t*x.Heads+h)*x.HeadDim:][:x.HeadDim], keys[j*x.HeadDim:][:x.HeadDim]))
+			}
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+		out[t] = map[int]bool{}
+		for _, j := range order[:min(t+1, x.TopK)] {
+			out[t][j] = true
+		}
+	}
+	return out
 }
 
 // columns splits every row of x, which has a+b elements, into its first a and its last b elements.

@@ -192,6 +192,9 @@ CASES = {
     # The same beside a tower, with experts in every block and queries that are made of the hidden state.
     "mistral4vl": (beside(transformers.Mistral3Config, PIXTRAL, dict(MISTRAL4, model_type="mistral4", q_lora_rank=None, first_k_dense_replace=0, n_routed_experts=4,
         num_experts_per_tok=2, n_shared_experts=1), image_token_index=45, tie_word_embeddings=False), {}, dict(logits=True)),
+    # An indexer chooses the keys of rows longer than index_topk. It rotates its vectors by halves, attention by neighbours.
+    "deepseekv32-chosen": (transformers.DeepseekV32Config, dict(LATENT, head_dim=4, moe_intermediate_size=8, q_lora_rank=10, n_group=4, topk_group=2, routed_scaling_factor=1.7,
+        index_topk=6, index_n_heads=4, index_head_dim=8), dict(longest=24, logits=True, max_steps=20)),
     # DeepSeek-V3 beside a tower, named as in published files: Transformers 5.24 calls the language model's layers blocks.
     "kimik25": (beside(transformers.Kimi_K25Config, KIMI_TOWER, dict(LATENT, model_type="deepseek_v3", head_dim=4, moe_intermediate_size=8, q_lora_rank=10, n_group=4, topk_group=2,
         routed_scaling_factor=1.7, norm_topk_prob=True), projection_hidden_size=8, image_token_id=50, video_token_id=51, tie_word_embeddings=False), {},
