@@ -586,8 +586,8 @@ type stored struct {
 	packed packed
 }
 
-// unpacked changes e if it copies a quantized tensor: the copy is then decoded to the dtype of
-// plane p. It returns e in any case.
+// unpacked returns the entry e. If the tensor that e copies is quantized, the copy is to be decoded: e then has the dtype
+// of p and the bytes that this takes.
 func (e *entry) unpacked(p plane) *entry {
 	if e.from.packed != nil {
 		e.plane, e.dtype, e.bytes = p, p.dtype, e.elems*p.size()

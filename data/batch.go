@@ -280,7 +280,7 @@ type Sampler struct {
 	perStep int
 	seed    int64
 	shuffle bool
-	// Steps 1 to done have taken the rows before data position at; step done+1 begins there. From sets both;
+	// The first `done` steps have taken the rows before data position `at`, where the next step begins. From sets both;
 	// otherwise they are 0.
 	done int
 	at   int64

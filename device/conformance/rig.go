@@ -58,12 +58,16 @@ func Operations[Self OperationsT[Self]](t Self, dev device.Device) Results {
 	return SomeOperations(t, dev, func(string) bool { return true })
 }
 
-// SomeOperations tests the cases that want accepts and returns their results. A case's name is OPERATION/TYPE/CASE.
+// SomeOperations tests the cases that want accepts and returns their results. A case's name is OPERATION/TYPE/CASE. If
+// want accepts none, dev may be nil; it then stands for a GPU.
 func SomeOperations[Self OperationsT[Self]](t Self, dev device.Device, want func(name string) bool) Results {
 	t.Helper()
-	out := Results{}
+	out, kind := Results{}, "cuda"
+	if dev != nil {
+		kind = dev.Kind()
+	}
 	for _, dt := range []device.DType{device.F32, device.BF16} {
-		for _, name := range OperationNames(dev.Kind()) {
+		for _, name := range OperationNames(kind) {
 			table[name](func(of string, f func(*rig)) {
 				if of = fmt.Sprintf("%s/%s/%s", name, dt, of); want(of) {
 					t.Run(of, func(t Self) { out[of] = runCase(t, dev, name, dt, f) })
