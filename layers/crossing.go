@@ -19,6 +19,7 @@ func (s Spec) Crosses(v schedule.Visit, block, tokens int) (up, down int64) {
 		qkv -= gate
 	}
 	backward, alone := v.Phase == schedule.Backward, !s.Config.Mixes(block)
+	mixer := v.Stage == schedule.Block || v.Stage == schedule.Attention
 	switch {
 	case v.Stage == schedule.Embed && backward:
 		up = x * int64((d.hidden+d.embedPart()-1)/d.embedPart())
@@ -41,14 +42,14 @@ func (s Spec) Crosses(v schedule.Visit, block, tokens int) (up, down int64) {
 		up, down = 2*x, x
 	case v.Stage == schedule.Combine:
 		down = x
-	case v.Stage == schedule.Block && backward:
-		// projecting, attending again, the MLP, attention backward, projecting backward
+	case mixer && backward:
+		// projecting, attending again, the MLP or the output's gradient, attention backward, projecting backward
 		up = x + qkv + (2*x + o + gate) + (qkv + 2*o) + (2*x + qkv + gate)
 		down = (qkv + gate) + o + (o + gate + x) + qkv + x
 		if d.beside { // the recurrence projects by itself
 			up += x
 		}
-	case v.Stage == schedule.Block:
+	case mixer:
 		up, down = x+qkv+(x+o+gate), (qkv+gate)+o+x
 	default: // the head, or a part of it
 		if up = x; backward {

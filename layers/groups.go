@@ -17,6 +17,7 @@ import (
 //	qkv (KV, T, (G+2)·D) act: normed and rotated q and k, and v; in the backward their
 //	  gradients at the end
 //	o, do (KV, T, G·D) act
+//	gate (T, out) act: of the output, for all heads; then its gradient
 
 // groupBuffers are a launch's device buffers for one group (a key/value head with its G query
 // heads). C is the number of tokens in a chunk.
