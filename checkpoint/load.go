@@ -115,7 +115,7 @@ func (s *source) match(layouts []model.Layout) ([]target, error) {
 				return nil, err
 			}
 			if t.entry == nil {
-				module = module || missing == nil && l.Kind == model.AheadInput
+				module = module || missing == nil && l.Kind == model.AheadInput && e.layout.Role != model.RoleFinalNorm
 				missing = append(missing, e.name)
 			} else {
 				out = append(out, t)

@@ -34,6 +34,10 @@ func (c *Config) PredictAhead() error {
 		return fmt.Errorf("output_router_logits: the balancing loss is not supported beside multi-token prediction")
 	}
 	c.Ahead = 1
+	if of := 0; f.ahead.module != "" && c.HasExperts(of) != c.HasExperts(c.NumLayers) { // a module beside the model counts from 0
+		c.Ahead = 0
+		return fmt.Errorf("decoder_sparse_step or mlp_only_layers: the module for multi-token prediction would have experts by its number in one program and none in another")
+	}
 	return nil
 }
 

@@ -499,6 +499,12 @@ func LayerName(kinds []LayerKind, i int) string {
 	case MoE:
 		what = "experts of "
 	}
+	switch kinds[i] {
+	case AheadInput:
+		return fmt.Sprintf("layer %d (input of multi-token prediction)", i)
+	case AheadNorm:
+		return fmt.Sprintf("layer %d (norm of multi-token prediction)", i)
+	}
 	if kinds[i] == Embedding || kinds[i] == Head || !slices.Contains(kinds, MoE) {
 		return fmt.Sprintf("layer %d", i)
 	}

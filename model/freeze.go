@@ -162,6 +162,9 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 			case p.Part > 0 && p.Part <= c.NumExperts: // a routed expert's, not the shared one's
 				n *= float64(c.NumExpertsPerTok) / float64(c.NumExperts)
 			}
+			if l.Kind == Head {
+				n *= float64(c.Streams())
+			}
 			products += n
 			if !p.Frozen {
 				products += n

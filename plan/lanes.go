@@ -98,6 +98,8 @@ func (r *Run) weights(at Pace) []float64 {
 		case model.MoE:
 			idle := float64(c.NumExperts - c.NumExpertsPerTok) // experts that a token does not use
 			elems -= idle * float64(layout.Part(1).AllElems())
+		case model.Head:
+			elems *= float64(c.Streams())
 		}
 		flops := 2 * elems * tokens
 		switch layout.Kind {

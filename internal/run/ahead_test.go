@@ -134,7 +134,8 @@ func TestAheadRefused(t *testing.T) {
 		"\nmodel: " + without.out + "\n": "the directory has no module for multi-token prediction, which train_mtp trains; take one that has it, or set train_mtp to false",
 		tinyModel:                        "train_mtp: the multi-token prediction of LlamaForCausalLM is not supported",
 		aheadModel + "sample_prompts: [a]\nsample_steps: 1\n": "sample_prompts and train_mtp do not go together",
-		"\nmodel:\n  model_type: qwen3_next\n  vocab_size: 48\n  hidden_size: 16\n  num_hidden_layers: 4\n  num_attention_heads: 2\n  head_dim: 8\n  output_router_logits: true\n": "output_router_logits: the balancing loss is not supported",
+		"\nmodel:\n  model_type: qwen3_next\n  vocab_size: 48\n  hidden_size: 16\n  num_hidden_layers: 4\n  num_attention_heads: 2\n  head_dim: 8\n  output_router_logits: true\n":                                         "output_router_logits: the balancing loss is not supported",
+		"\nmodel:\n  model_type: qwen3_next\n  vocab_size: 48\n  hidden_size: 16\n  num_hidden_layers: 5\n  num_attention_heads: 2\n  head_dim: 8\n  num_experts: 4\n  num_experts_per_tok: 2\n  decoder_sparse_step: 2\n": "decoder_sparse_step or mlp_only_layers: the module",
 		aheadModel + "dpo: {beta: 0.1}\n": "dpo and train_mtp do not go together",
 	} {
 		s := newScene(t, extra+"train_mtp: true\n")
