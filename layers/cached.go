@@ -114,7 +114,7 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 	var indexKeys device.Tensor
 	if x := d.indexer; x != nil {
 		indexKeys = indexed.Tensor(d.act, 0, end*int64(x.HeadDim))
-		l.index.k = whole(from(indexKeys, step.Start*x.HeadDim), x.HeadDim)
+		l.index.k, l.index.cached = whole(from(indexKeys, step.Start*x.HeadDim), x.HeadDim), true
 	}
 	for c := range l.chunks() {
 		l.project(c)

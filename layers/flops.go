@@ -89,6 +89,9 @@ func (s Spec) inputsAgain(block int, keep Keep, d dims) (n int64) {
 			n += r.ConvFLOPs()
 		}
 	}
+	if x := d.indexer; x != nil && keep < KeepAttention {
+		n += 2 * int64(d.mla.QRank*x.Heads*x.HeadDim+d.hidden*(x.HeadDim+x.Heads))
+	}
 	if l := d.mla; l != nil { // the latent vectors
 		n += 2 * int64(d.hidden) * int64(l.QRank+l.KVRank+l.RopeDim)
 	}

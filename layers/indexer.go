@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"cmp"
 	"math"
 
 	"mt/device"
@@ -9,8 +10,8 @@ import (
 )
 
 // This file has the indexer of latent attention (model.Indexer), which chooses the keys that a query attends to. It runs
-// in the forward alone: the choice has no gradient, so its parameters are frozen. If no document of the run is longer
-// than TopK, attention reads all keys and no indexer runs. Source: arXiv:2512.02556, section 2.1; transformers,
+// in the forward alone: the choice has no gradient, so its parameters are frozen. In a micro-batch whose documents have
+// at most TopK tokens, attention reads all keys and the indexer does not run. Source: arXiv:2512.02556, section 2.1; transformers,
 // modeling_deepseek_v32.
 
 // indexNormEps is the constant ε of the norm of an indexer's keys.
@@ -18,13 +19,17 @@ const indexNormEps = 1e-6
 
 // indexBuffers are a launch's buffers for an indexer with H heads of D elements:
 //
-//	q (T, H·D), k (T, D), w (T, H) act: queries, keys and the heads' weights; none if the choice was kept
+//	q (T, H·D), k (T, D), w (T, H) act: queries, keys and the heads' weights; none in a backward whose choice was kept
 //	keys (T, TopK) i32: the choice
-type indexBuffers struct{ q, k, w, keys rows }
+//	cached: k is in a cache, which needs the keys of short documents too
+type indexBuffers struct {
+	q, k, w, keys rows
+	cached        bool
+}
 
-// chooses returns the indexer that runs; nil: none.
+// chooses returns the indexer that may run; nil: none.
 func (s Spec) chooses() *model.Indexer {
-	if s.Config.Chooses(s.Positions) {
+	if s.Config.Chooses(cmp.Or(s.Document, s.Positions)) {
 		return s.Config.MLA.Indexer
 	}
 	return nil
@@ -44,7 +49,7 @@ func (b *indexBuffers) take(x *model.Indexer, act device.DType, tokens int, ws *
 // normed latent vectors of queries.
 func (l *launch) projectIndex(c span) {
 	d, x, b := l.dims, l.dims.indexer, l.index
-	if x == nil || b.q.t.None() {
+	if x == nil || b.q.t.None() || !b.cached && l.mb.MaxSeqlen <= x.TopK {
 		return
 	}
 	q, k := b.q.of(c), b.k.of(c)
@@ -74,7 +79,7 @@ func (l *launch) choose(a op.AttentionShape, k device.Tensor) {
 // attendTo enqueues the attention `a`, or the same attention to the keys that the indexer chose. k has the indexer's keys, if one runs.
 func (l *launch) attendTo(a op.Attention, k device.Tensor) {
 	x := l.dims.indexer
-	if x == nil {
+	if x == nil || a.MaxK <= x.TopK {
 		op.Do(l.dev, l.s, a)
 		return
 	}

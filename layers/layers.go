@@ -34,7 +34,7 @@ type Spec struct {
 	// frozen.
 	NoBackward int
 	// OnHost keeps hidden states on the host. A launch has chunks of them on the device, and attention processes one
-	// group of key/value heads at a time (groups.go). No result depends on it. It excludes Keep and experts.
+	// group of key/value heads at a time (groups.go). No result depends on it. It excludes Keep.
 	OnHost bool
 	// Fused: attention's backward gets memory in which some kernels sum gradients
 	// (op.AttentionBackward.Sums). The order of these sums, and with it the last bits of the
@@ -44,6 +44,9 @@ type Spec struct {
 	Scratch []byte
 	// Positions is the length of the longest document that the RoPE tables cover.
 	Positions int
+	// Document is the most tokens of a document; 0: Positions. An indexer has memory if documents may be longer than its
+	// choice.
+	Document int
 	// Cos and Sin f32 are the RoPE tables on the device: Config.RopeTables(Positions).
 	Cos, Sin device.Tensor
 }

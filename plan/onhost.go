@@ -1,5 +1,7 @@
 package plan
 
+import "cmp"
+
 // This file handles rows that do not fit on the device. Their hidden states stay in host memory. A launch copies chunks
 // of the rows to the device, and attention runs one group of key/value heads at a time. The results do not change.
 
@@ -17,8 +19,8 @@ func (q Request) keepsHidden() string {
 		return "with a norm of the experts' sum, which every block keeps on the device"
 	case q.Config.PerLayerSize > 0 || q.Config.SharedKV > 0:
 		return "with per-layer inputs or shared keys and values, which pass from block to block beside the hidden state"
-	case q.Config.Chooses(q.RowTokens):
-		return "with documents longer than index_topk, whose keys an indexer chooses among those of all tokens"
+	case q.Config.Chooses(q.document()):
+		return "where documents may be longer than index_topk: an indexer chooses their keys among those of all tokens"
 	case q.Config.Ahead > 0:
 		return "with train_mtp, for which embeddings pass from block to block beside the hidden state"
 	case q.Devices > 1:
@@ -28,6 +30,9 @@ func (q Request) keepsHidden() string {
 	}
 	return ""
 }
+
+// document returns the most tokens of a document.
+func (q Request) document() int { return cmp.Or(q.Document, q.RowTokens) }
 
 // ActivationSlotBytes returns the size of an activation slot on the device and on the host. With hidden states on the
 // host, the device size is 0; else the host size is 0.

@@ -36,6 +36,7 @@ type Request struct {
 	Depths           Depths
 	Rows, RowTokens  int // rows in a step, tokens in the longest row
 	Positions        int // the longest document that the rotary tables support; 0: RowTokens
+	Document         int // the most tokens of a document; 0: RowTokens
 	Order            schedule.Order
 	Devices          int // number of lanes; 0: one
 	// Paces and LaneMemory have, by lane, the rates and the memory budget in bytes (0: no limit) if devices differ.

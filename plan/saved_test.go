@@ -340,7 +340,7 @@ func TestWhatKeepsHiddenStates(t *testing.T) {
 		"with per-layer inputs":           func(c *model.Config) { c.PerLayerSize, c.PerLayerVocab = 8, c.VocabSize },
 		"with train_mtp":                  func(c *model.Config) { c.Ahead = 1 },
 		"or shared keys and values":       func(c *model.Config) { c.SharedKV = 1 },
-		"whose keys an indexer chooses":   func(c *model.Config) { c.MLA = &model.MLA{Indexer: &model.Indexer{TopK: 65535}} },
+		"an indexer chooses their keys":   func(c *model.Config) { c.MLA = &model.MLA{Indexer: &model.Indexer{TopK: 65535}} },
 	} {
 		q := longRows(65536, 24)
 		c := *q.Config

@@ -1,10 +1,6 @@
 package op
 
-import (
-	"fmt"
-
-	"mt/device"
-)
+import "mt/device"
 
 // SelectKeys chooses, for each query, the TopK keys of its sequence with the largest scores, among the keys up to the
 // query's own position. A query with at most TopK such keys gets all of them.
@@ -42,8 +38,19 @@ func (a *SelectKeys) Check() error {
 
 // Work implements Worker. It counts the products of queries and keys.
 func (a *SelectKeys) Work() (shape string, flops float64) {
-	pairs := AttentionShape{Seqs: a.Seqs, TQ: a.TQ, TK: a.TK}
-	return fmt.Sprintf("%d of %d keys, %d queries", a.TopK, a.TK, a.TQ), 2 * pairs.Pairs() * float64(a.Heads) * float64(a.Dim)
+	s := a.attention()
+	return s.shape().String(), 2 * s.Pairs() * float64(a.Heads) * float64(a.Dim)
+}
+
+// MostWork implements Worker: the shape, the operands' dtype, and an upper bound of the FLOPs.
+func (a *SelectKeys) MostWork() (Shape, device.DType, float64) {
+	s := a.attention()
+	return s.shape(), a.Q.DType, s.most()
+}
+
+// attention returns the shape of attention with as many scores.
+func (a *SelectKeys) attention() *AttentionShape {
+	return &AttentionShape{Seqs: a.Seqs, TQ: a.TQ, TK: a.TK, MaxQ: a.MaxK, MaxK: a.MaxK, Heads: a.Heads, KVHeads: 1, Dim: a.Dim}
 }
 
 // Bytes implements Mover: the bytes of device memory that are read and written.
@@ -76,9 +83,18 @@ func (a *SparseAttention) Check() error {
 
 // Work implements Worker. It counts two matrix products.
 func (a *SparseAttention) Work() (shape string, flops float64) {
-	shape, product := a.chosen(a.TopK)
-	return shape, 2 * product
+	few := a.Chosen()
+	return few.shape().String(), 4 * few.Pairs() * float64(a.Heads) * float64(a.Dim)
 }
+
+// MostWork implements Worker: the shape, the operands' dtype, and an upper bound of the FLOPs.
+func (a *SparseAttention) MostWork() (Shape, device.DType, float64) {
+	few := a.Chosen()
+	return few.shape(), a.Q.DType, 2 * few.most()
+}
+
+// Chosen returns the shape of attention with a window of as many keys, which has as many pairs.
+func (a *SparseAttention) Chosen() AttentionShape { return a.chosen(a.TopK) }
 
 // Bytes implements Mover: the bytes of device memory that are read and written. Each query reads keys of its own.
 func (a *SparseAttention) Bytes() int64 {
@@ -111,9 +127,18 @@ func (a *SparseAttentionBackward) Check() error {
 
 // Work implements Worker. It counts five matrix products.
 func (a *SparseAttentionBackward) Work() (shape string, flops float64) {
-	shape, product := a.chosen(a.TopK)
-	return shape, 5 * product
+	few := a.Chosen()
+	return few.shape().String(), 10 * few.Pairs() * float64(a.Heads) * float64(a.Dim)
 }
+
+// MostWork implements Worker: the shape, the operands' dtype, and an upper bound of the FLOPs.
+func (a *SparseAttentionBackward) MostWork() (Shape, device.DType, float64) {
+	few := a.Chosen()
+	return few.shape(), a.Q.DType, 5 * few.most()
+}
+
+// Chosen returns the shape of attention with a window of as many keys, which has as many pairs.
+func (a *SparseAttentionBackward) Chosen() AttentionShape { return a.chosen(a.TopK) }
 
 // Bytes implements Mover: the bytes of device memory that are read and written. Each query reads keys of its own, and
 // adds to their gradients.
@@ -130,10 +155,8 @@ func (c *checker) sparse(a *AttentionShape, keys device.Tensor, topK int) {
 	c.tensor("Keys", keys, a.TQ*topK, device.I32)
 }
 
-// chosen returns a description of the shape, and the FLOPs of one of attention's matrix products over at most topK keys
-// of each query.
-func (a *AttentionShape) chosen(topK int) (shape string, product float64) {
+func (a *AttentionShape) chosen(topK int) AttentionShape {
 	few := *a
 	few.Window = topK
-	return few.shape().String(), 2 * few.Pairs() * float64(a.Heads) * float64(a.Dim)
+	return few
 }

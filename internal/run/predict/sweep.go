@@ -47,7 +47,7 @@ func lengths(q plan.Request) (out []variant) {
 	tokens := q.Rows * q.RowTokens
 	for length := 1024; length <= mostSweptTokens && len(out) < mostSwept+2; length *= 2 {
 		v := q
-		v.RowTokens, v.Rows, v.Positions = length, max(1, tokens/length), 0
+		v.RowTokens, v.Rows, v.Positions, v.Document = length, max(1, tokens/length), 0, 0
 		out = append(out, variant{fmt.Sprintf("%d rows of %d tokens", v.Rows, length), v})
 	}
 	return out

@@ -130,7 +130,7 @@ func (r *Resolved) request(evalOnly bool) plan.Request {
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
 			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead, ExchangeBuffers: c.Pipeline.ExchangeBuffers, GathersAhead: c.Pipeline.GathersAhead, StateSlots: c.Pipeline.StateSlots,
 			MatrixBuffers: c.Pipeline.MatrixBuffers}, StateDir: len(c.StateDir) > 0, ParamDir: len(c.ParamDir) > 0 && r.Ranks.Size() <= 1 && r.Hosts <= 1, Compress: c.Compress == "byteplane", HeadShards: c.Pipeline.HeadShards,
-		Rows: c.RowsPerStep(), RowTokens: r.RowTokens(), Positions: r.RopePositions(), Clip: c.WaitsForNorm(), Unified: r.Unified, OneMemory: r.Integrated, EvalOnly: evalOnly, Planes: settings.Average(r.Config).With(r.Optimizer().Planes), Optim: c.Optim,
+		Rows: c.RowsPerStep(), RowTokens: r.RowTokens(), Positions: r.RopePositions(), Document: min(r.RowTokens(), c.MaxSeqLen), Clip: c.WaitsForNorm(), Unified: r.Unified, OneMemory: r.Integrated, EvalOnly: evalOnly, Planes: settings.Average(r.Config).With(r.Optimizer().Planes), Optim: c.Optim,
 		NSSteps: settings.NSSteps(r.Config), Ranks: r.Ranks.Size(), Rank: r.Ranks.Rank(), Units: r.Optimizer().Units,
 		Context: r.ContextBytes(), DeviceMemory: r.DeviceBudget(), HostMemory: r.Share(int64(c.HostMemory))}
 	if q.HostMemory == 0 {
