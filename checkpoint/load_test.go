@@ -47,7 +47,7 @@ func TestTowers(t *testing.T) {
 }
 
 // tower are the names of what stands beside a language model in recorded models.
-var tower = regexp.MustCompile(`^(model\.)?(visual|vision_tower|audio_tower|embed_vision|embed_audio|multi_modal_projector|mm_projector|mtp)\.`)
+var tower = regexp.MustCompile(`^(model\.)?(visual|vision_tower|audio_tower|embed_vision|embed_audio|multi_modal_projector|mm_projector|vision_adapter|vision_projection|mtp)\.`)
 
 // TestFixtures: a recorded model that is read and written in fp32 has every tensor byte for byte,
 // whether memory holds bf16 or fp32 weights. Matrices of indexers, which are frozen, are the exception in bf16. A vision tower's tensors are copied.

@@ -176,7 +176,7 @@ func (l *launch) normHeadsBackward(dqkv device.Tensor, c span) device.Tensor {
 	}
 	a := op.RMSNormBackward{DX: dx, DY: dqkv, X: raw, DW: l.g[model.RoleQNorm], W: l.headNorm(model.RoleQNorm),
 		RStd: l.rstdQ.of(c), Rows: c.n, Groups: d.qGroups, Dim: d.q / d.qGroups, DXStride: d.raw, DYStride: d.qkv, XStride: d.raw,
-		Offset: l.spec.Config.NormOffset}
+		Offset: l.headOffset()}
 	op.Do(l.dev, l.s, a)
 	if d.shared {
 		return dx

@@ -126,8 +126,23 @@ func (t *Templates) norm(s device.Stream, y, rstd, x device.Tensor, w Weights, r
 		return
 	}
 	a := t.rmsNorm(y, rstd, x, w[r], n)
-	a.Eps = eps
+	a.Eps, a.Offset = eps, t.normOffset(r)
 	op.Do(t.dev, s, a)
+}
+
+// normOffset returns the number that is added to the weight of the norm with role r.
+func (t *Templates) normOffset(r model.Role) float32 {
+	if c := t.spec.Config; !c.FinalNormPlain || r != model.RoleFinalNorm {
+		return c.NormOffset
+	}
+	return 0
+}
+
+// outNorm is rmsNorm for an output of attention or of the MLP.
+func (t *Templates) outNorm(y, rstd, x, w device.Tensor, n int) op.RMSNorm {
+	a := t.rmsNorm(y, rstd, x, w, n)
+	a.Eps = cmp.Or(t.spec.Config.OutputNormEps, a.Eps)
+	return a
 }
 
 // normBias maps the role of a norm's weight to the role of the norm's bias.

@@ -146,7 +146,7 @@ func (l *launch) inputBackward(w, r model.Role, dy device.Tensor, x rows, out in
 // written to l.dout and returned. The norm runs again, because its statistics are not kept.
 func (l *launch) outNormBackward(r model.Role, x device.Tensor, c span) device.Tensor {
 	dx, rstd := l.dout.of(c), l.rstdOut.of(c)
-	op.Do(l.dev, l.s, l.rmsNorm(dx, rstd, x, l.w[r], c.n))
+	op.Do(l.dev, l.s, l.outNorm(dx, rstd, x, l.w[r], c.n))
 	op.Do(l.dev, l.s, l.rmsNormBackward(dx, l.g[r], l.y.of(c), x, l.w[r], rstd, c.n))
 	return dx
 }
@@ -166,7 +166,7 @@ func (t *Templates) backThroughNorm(s device.Stream, w Weights, g Grads, r model
 		return
 	}
 	a := t.rmsNormBackward(dx, g[r], dy, x, w[r], rstd, n)
-	a.Add = adds
+	a.Add, a.Offset = adds, t.normOffset(r)
 	op.Do(t.dev, s, a)
 }
 

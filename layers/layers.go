@@ -93,7 +93,7 @@ type Templates struct {
 	dims         dims
 	ropes        []ropeTable
 	queryScaling ropeTable     // the table of Config.QueryScaling, which scales without rotating
-	ones         device.Tensor // the weights of norms of heads without weights
+	ones         device.Tensor // the weights of norms without weights
 	dev          device.Device
 }
 

@@ -115,7 +115,7 @@ var configs = []struct {
 	})},
 	{"smollm3", config(func(c *model.Config) { c.NoRope, c.QKNorm = []bool{false, true}, true })},
 	{"llama4", config(func(c *model.Config) {
-		c.NoRope, c.QKNorm, c.QKNormPlain, c.RopeInterleaved = []bool{false, true}, true, true, true
+		c.NoRope, c.QKNorm, c.QKNormPlain, c.QKNormTurning, c.RopeInterleaved = []bool{false, true}, true, true, true, true
 		c.ChunkSize, c.ChunkedAttention, c.QueryScaling = 3, []bool{true, false}, &model.QueryScaling{Scale: 0.7, Every: 3, Ahead: 1}
 		c.NumHeads, c.NumKVHeads, c.RMSNormEps = 4, 2, 0.1 // so that it shows where it is added
 	})},
@@ -158,6 +158,10 @@ var configs = []struct {
 		c.NumHeads, c.NumKVHeads, c.HeadDim = 2, 2, 5
 		c.MLA = &model.MLA{KVRank: 9, NopeDim: 3, RopeDim: 2, ValueDim: 8, NormEps: 1e-3}
 		c.Rope = model.Rope{Type: "yarn", Theta: 100, Factor: 4, OriginalMaxPositions: 16, MScale: 0.7, MScaleAllDim: 0.9}
+	})},
+	{"normed embedding", config(func(c *model.Config) {
+		c.NormOffset, c.SandwichNorms, c.FinalNormPlain, c.EmbedNorm, c.OutputNormEps = 1, true, true, true, 1e-2
+		c.QKNorm, c.QKNormPlain, c.OutputGate, c.NoRope, c.HiddenSize = true, true, true, []bool{false, true}, 16
 	})},
 	{"gate by the exact gelu", config(func(c *model.Config) { c.Activation, c.MLPBias = model.GELU, true })},
 	{"output gate", config(func(c *model.Config) {

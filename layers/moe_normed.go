@@ -63,6 +63,6 @@ func (l *moeLaunch) sumNormGrad(dy device.Tensor, c span, saved device.Mem) {
 // the norm's weight. dw accumulates the gradient of this weight, unless none. The norm runs again for its statistics.
 func (l *moeLaunch) backThroughOutput(r model.Role, dx, dy, x, dw device.Tensor, c span) {
 	rstd := l.rstdOut.of(c)
-	op.Do(l.dev, l.s, l.rmsNorm(dx, rstd, x, l.w[r], c.n))
+	op.Do(l.dev, l.s, l.outNorm(dx, rstd, x, l.w[r], c.n))
 	op.Do(l.dev, l.s, l.rmsNormBackward(dx, dw, dy, x, l.w[r], rstd, c.n))
 }

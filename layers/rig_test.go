@@ -406,7 +406,7 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 	for i := last - 1; i > 0; i-- {
 		r.launch(i, schedule.Backward, Launch{In: xs[i-1], Grad: dx, Grads: grads[i], MicroBatch: mb, Saved: saved[i], Workspace: ws, First: first})
 	}
-	r.tpl.EmbedBackward(r.s, embed, dx, mb, ws, first)
+	r.tpl.EmbedBackward(r.s, embed, b.table, dx, mb, ws, first)
 }
 
 // launch enqueues a phase of layer i, between embedding and head, as the engine does.

@@ -46,7 +46,7 @@ type Config struct {
 	QKVBias          bool
 	OBias            bool
 	MLPBias          bool
-	QKNorm           bool // q and k are normed before rotation; see QKNormWhole and QKNormPlain
+	QKNorm           bool // q and k are normed before rotation; see QKNormWhole and the fields after it
 	InitializerRange float64
 	BOS, EOS, PAD    []int // token ids, empty where config.json has none
 
@@ -59,12 +59,18 @@ type Config struct {
 	SharedNorm    bool    // in a parallel block one norm serves attention and MLP
 	OutputNorms   bool    // only the outputs of attention and MLP are normed, not their inputs
 	QKNormWhole   bool    // q/k norm runs over all heads of a token at once, with one weight per element; false: over each head
-	QKNormPlain   bool    // q/k norm runs over each head without weights, and only in blocks with a rotary embedding
+	QKNormPlain   bool    // q/k norm runs over each head without weights
+	QKNormTurning bool    // only blocks with a rotary embedding have q/k norm
 	QKNormRotated bool    // q/k norm runs over each head, with weights, after the rotation
-	EmbedScale    float64 // factor on the embeddings; 0: 1
-	EmbedRounded  bool    // EmbedScale is rounded to the activations' type before the multiplication
-	ResidualScale float64 // factor on the outputs of attention and MLP before the residual addition; 0: 1. Their inputs are normed
-	Activation    Activation
+	// EmbedNorm norms the embedding's output, without weights.
+	EmbedNorm bool
+	// FinalNormPlain says that the weight of the last norm is w, without NormOffset.
+	FinalNormPlain bool
+	OutputNormEps  float32 // ε of the norms of attention's and the MLP's output; 0: RMSNormEps
+	EmbedScale     float64 // factor on the embeddings; 0: 1
+	EmbedRounded   bool    // EmbedScale is rounded to the activations' type before the multiplication
+	ResidualScale  float64 // factor on the outputs of attention and MLP before the residual addition; 0: 1. Their inputs are normed
+	Activation     Activation
 	// ClampedSwiGLU replaces f(gate)·up in a gated MLP; nil: nothing is clamped.
 	ClampedSwiGLU *ClampedSwiGLU
 	AttnScale     float64 // factor on the scores; 0: 1/√HeadDim
@@ -302,7 +308,7 @@ func (c *Config) Turns(block int) bool {
 }
 
 // NormsQK says whether a block's queries and keys are normed.
-func (c *Config) NormsQK(block int) bool { return c.QKNorm && (!c.QKNormPlain || c.Turns(block)) }
+func (c *Config) NormsQK(block int) bool { return c.QKNorm && (!c.QKNormTurning || c.Turns(block)) }
 
 // NormsOutputs says whether the outputs of attention and MLP are normed before the residual addition.
 func (c *Config) NormsOutputs() bool { return c.SandwichNorms || c.OutputNorms }

@@ -49,7 +49,11 @@ func logits(cfg *model.Config, w Weights, s Sequence) []float64 {
 	if head == nil {
 		head = w["model.embed_tokens.weight"]
 	}
-	out := linear(hiddenNorm(cfg, w, "model.norm", x), head, w["lm_head.bias"], cfg.HiddenSize)
+	last := *cfg
+	if cfg.FinalNormPlain {
+		last.NormOffset = 0
+	}
+	out := linear(hiddenNorm(&last, w, "model.norm", x), head, w["lm_head.bias"], cfg.HiddenSize)
 	for i := range out {
 		if cfg.LogitScale != 0 {
 			out[i] *= cfg.LogitScale
@@ -65,6 +69,9 @@ func embed(cfg *model.Config, w Weights, s Sequence) []float64 {
 	for _, id := range s.IDs {
 		at := int(id) * cfg.HiddenSize
 		x = append(x, w["model.embed_tokens.weight"][at:at+cfg.HiddenSize]...)
+	}
+	if cfg.EmbedNorm {
+		x = rmsNorm(x, slices.Repeat([]float64{1}, cfg.HiddenSize), float64(cfg.RMSNormEps), 0)
 	}
 	// A rounded scale is part of the embedding's module, and noise is added to the module's output. Any other scale
 	// comes later and multiplies the noise too.
@@ -161,7 +168,7 @@ func block(cfg *model.Config, w Weights, i int, x []float64, with *beside) (y []
 	}
 	n := normsOf(w, i)
 	out := mlp(cfg, w, tensor(i, "mlp."), hiddenNorm(cfg, w, n.mlp, x2))
-	y = residual(cfg, x2, hiddenNorm(cfg, w, n.mlpOut, out))
+	y = residual(cfg, x2, outNorm(cfg, w, n.mlpOut, out))
 	if cfg.PerLayerSize > 0 {
 		y = addPerLayer(cfg, w, i, y, with)
 	}
@@ -204,7 +211,7 @@ func attend(cfg *model.Config, w Weights, i int, x []float64, with *beside) []fl
 	around := normsOf(w, i)
 	n := hiddenNorm(cfg, w, around.attn, x)
 	if cfg.IsRecurrent(i) {
-		return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, recurrence(cfg, w, i, n)))
+		return residual(cfg, x, outNorm(cfg, w, around.attnOut, recurrence(cfg, w, i, n)))
 	}
 	var q, k, v []float64
 	if cfg.MLA != nil {
@@ -225,7 +232,7 @@ func attend(cfg *model.Config, w Weights, i int, x []float64, with *beside) []fl
 			out[j] += v
 		}
 	}
-	return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, out))
+	return residual(cfg, x, outNorm(cfg, w, around.attnOut, out))
 }
 
 // multipliers returns the factors on activations; all are 1 if the model has none.
@@ -268,10 +275,10 @@ func heads(cfg *model.Config, w Weights, i int, n []float64, with *beside) (q, k
 		r := cfg.Ropes()[cfg.RopeOf(i)]
 		rope(cfg, r, q, len(n)/h, d)
 		rope(cfg, r, k, len(n)/h, d)
-		if cfg.QKNorm && cfg.QKNormPlain {
-			ones := slices.Repeat([]float64{1}, d)
-			q, k = norm(cfg, q, ones), norm(cfg, k, ones)
-		}
+	}
+	if cfg.QKNormPlain && cfg.NormsQK(i) {
+		ones, eps := slices.Repeat([]float64{1}, d), float64(cfg.RMSNormEps)
+		q, k = rmsNorm(q, ones, eps, 0), rmsNorm(k, ones, eps, 0)
 	}
 	if qw != nil && cfg.QKNormRotated {
 		q, k = norm(cfg, q, qw), norm(cfg, k, kw)
@@ -381,6 +388,13 @@ func linear(x, w, b []float64, in int) []float64 {
 		}
 	}
 	return y
+}
+
+// outNorm is hiddenNorm for an output of attention or of the MLP.
+func outNorm(cfg *model.Config, w Weights, name string, x []float64) []float64 {
+	of := *cfg
+	of.RMSNormEps = cmp.Or(cfg.OutputNormEps, cfg.RMSNormEps)
+	return hiddenNorm(&of, w, name, x)
 }
 
 // hiddenNorm norms x (T, h): by LayerNorm if the model has it, else by RMSNorm. The names of the norm's tensors begin
@@ -705,7 +719,7 @@ func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64
 		}
 	}
 	if around.mlpOut != "" {
-		return residual(cfg, x, hiddenNorm(cfg, w, around.mlpOut, y))
+		return residual(cfg, x, outNorm(cfg, w, around.mlpOut, y))
 	}
 	return y
 }

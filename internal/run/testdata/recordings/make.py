@@ -72,6 +72,8 @@ QWEN35_TOWER = {k: v for k, v in QWEN3_TOWER.items() if k != "deepstack_visual_i
 GEMMA4_TOWER = dict(hidden_size=4, intermediate_size=6, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1, head_dim=4, patch_size=2,
                     position_embedding_size=4, pooling_kernel_size=1)
 KIMI_TOWER = dict(patch_size=2, pos_emb_height=2, pos_emb_width=2, pos_emb_time=1, num_attention_heads=1, num_hidden_layers=1, hidden_size=8, intermediate_size=6)
+MUSE_TOWER = dict(patch_size=2, pos_emb_height=2, pos_emb_width=2, num_attention_heads=1, num_hidden_layers=1, hidden_size=8, intermediate_size=6, patch_temporal=1, merge_size=1,
+                  max_position_embeddings=4)
 IMAGE_TOKENS = dict(image_token_id=45, video_token_id=46, vision_start_token_id=47, vision_end_token_id=48)
 
 
@@ -231,6 +233,10 @@ CASES = {
             "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}, "full_attention": {"rope_type": "proportional", "rope_theta": 1000.0, "partial_rotary_factor": 0.5}}),
         tie_word_embeddings=True, audio_config=None, image_token_id=50, video_token_id=51, audio_token_id=52), {},
         dict(learning_rate=3e-3, longest=24, logits=True)),
+    # A normed embedding, an epsilon of their own for the norms of outputs, and queries and keys normed in every block, beside a tower.
+    "museglimmer": (beside(transformers.MuseGlimmerConfig, MUSE_TOWER, dict(num_hidden_layers=4, sliding_window=5, qk_scale_factor=1.7, post_norm_eps=1e-3,
+        final_logit_softcapping=8.0, output_multiplier=0.7, rope_parameters=dict(rope_type="default", rope_theta=100.0)), tie_word_embeddings=False,
+        out_hidden_size=8, projector_hidden_size=6, image_token_id=45, video_token_id=46), {}, dict(learning_rate=3e-3, longest=24, logits=True, max_steps=20)),
     # Blocks with one part each: mixers, attention, and MLPs without a gate.
     "nemotronh-dense": (lambda **base: transformers.NemotronHConfig(**{**{k: v for k, v in base.items() if k not in ("num_hidden_layers", "rms_norm_eps")},
         "layers_block_type": ["mamba", "mlp", "attention", "mlp"], "mlp_bias": True, "mamba_num_heads": 4, "mamba_head_dim": 8, "ssm_state_size": 6, "n_groups": 2,
