@@ -1,8 +1,10 @@
 package cpu
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
+	"slices"
 	"unsafe"
 
 	"mt/device/cpu/vec"
@@ -102,17 +104,10 @@ func (f selection) choose(q int, scores []float32) {
 		}
 	}
 	selectLargest(all, f.TopK)
-	chosen := f.sc.f32(bufMax, f.nk)
-	clear(chosen)
-	for _, c := range all[:f.TopK] {
-		chosen[c.key] = 1
-	}
-	n := 0
-	for i := range seen {
-		if chosen[i] != 0 {
-			out[n] = int32(i)
-			n++
-		}
+	chosen := all[:f.TopK]
+	slices.SortFunc(chosen, func(a, b candidate) int { return cmp.Compare(a.key, b.key) })
+	for i, c := range chosen {
+		out[i] = c.key
 	}
 }
 
@@ -139,7 +134,7 @@ func selectLargest(all []candidate, n int) {
 			to = cut
 		}
 	}
-	insertionSort(all[from:to])
+	slices.SortStableFunc(all[from:to], func(a, b candidate) int { return cmp.Compare(b.score, a.score) })
 }
 
 // before says whether candidate a comes before b.
@@ -183,17 +178,6 @@ func median(c []candidate, x, y, z int) int {
 		return z
 	}
 	return y
-}
-
-// insertionSort sorts a few candidates, the largest first.
-func insertionSort(c []candidate) {
-	for i := 1; i < len(c); i++ {
-		v, j := c[i], i
-		for ; j > 0 && before(v, c[j-1]); j-- {
-			c[j] = c[j-1]
-		}
-		c[j] = v
-	}
 }
 
 // heapSelect moves the n largest candidates to the front. These are a heap whose root is the smallest of them.

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -26,15 +27,7 @@ func SelectKeys(keys []int32, q, k, w []float64, s Selection) {
 					scores[j] += s.WScale * w[row*s.Heads+h] * math.Max(0, s.Scale*dot(q[(row*s.Heads+h)*s.Dim:][:s.Dim], key))
 				}
 			}
-			slices.SortStableFunc(order, func(a, b int32) int {
-				switch {
-				case scores[a] > scores[b]:
-					return -1
-				case scores[a] < scores[b]:
-					return 1
-				}
-				return 0
-			})
+			slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(scores[b], scores[a]) })
 			order = order[:min(len(order), s.TopK)]
 			slices.Sort(order)
 			out := keys[row*s.TopK:][:s.TopK]

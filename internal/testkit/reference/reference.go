@@ -594,19 +594,9 @@ func chosenKeys(cfg *model.Config, w Weights, i int, n []float64) []map[int]bool
 	latent := rmsNorm(linear(n, weight("q_a_proj.weight"), weight("q_a_proj.bias"), cfg.HiddenSize), weight("q_a_layernorm.weight"), float64(l.NormEps), float64(cfg.NormOffset))
 	q := turn(linear(latent, weight("indexer.wq_b.weight"), nil, l.QRank))
 	keys := linear(n, weight("indexer.wk.weight"), nil, cfg.HiddenSize)
-	for t := range tokens {
-		row := keys[t*x.HeadDim:][:x.HeadDim]
-		var mean, square float64
-		for _, v := range row {
-			mean += v / float64(x.HeadDim)
-		}
-		for _, v := range row {
-			square += (v - mean) * (v - mean) / float64(x.HeadDim)
-		}
-		for e, v := range row {
-			row[e] = (v-mean)/math.Sqrt(square+1e-6)*weight("indexer.k_norm.weight")[e] + weight("indexer.k_norm.bias")[e]
-		}
-	}
+	ln := *cfg
+	ln.LayerNorm, ln.RMSNormEps = true, 1e-6
+	keys = hiddenNorm(&ln, w, tensor(i, "self_attn.indexer.k_norm"), keys)
 	keys = turn(keys)
 	heads := linear(n, weight("indexer.weights_proj.weight"), nil, cfg.HiddenSize)
 	out := make([]map[int]bool, tokens)
