@@ -166,7 +166,8 @@ func (t *Templates) backThroughNorm(s device.Stream, w Weights, g Grads, r model
 		return
 	}
 	a := t.rmsNormBackward(dx, g[r], dy, x, w[r], rstd, n)
-	a.Add, a.Offset = adds, t.normOffset(r)
+	a.Add = adds
+	a.Offset = t.normOffset(r)
 	op.Do(t.dev, s, a)
 }
 
