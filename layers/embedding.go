@@ -39,7 +39,8 @@ func (t *Templates) embedNorm(y, rstd, x device.Tensor, n int) op.RMSNorm {
 	return a
 }
 
-// embedNormBackward replaces dx, the gradient of the normed rows of the tokens in chunk c, by that of the rows in table.
+// embedNormBackward replaces dx, the gradient of the normed rows of chunk c, by the gradient of the rows before the norm.
+// table has the embedding's rows.
 func (t *Templates) embedNormBackward(s device.Stream, b embedSpace, dx, table device.Tensor, mb MicroBatch, c span) {
 	x, rstd := b.rowsOf.of(c), b.rstd.of(c)
 	op.Do(t.dev, s, op.GatherRows{Dst: x, Src: table, Index: whole(mb.Index, 1).of(c), T: c.n, C: t.dims.hidden})

@@ -36,7 +36,7 @@ func (c *Config) PredictAhead() error {
 	c.Ahead = 1
 	if of := 0; f.ahead.module != "" && c.HasExperts(of) != c.HasExperts(c.NumLayers) { // a module beside the model counts from 0
 		c.Ahead = 0
-		return fmt.Errorf("decoder_sparse_step or mlp_only_layers: the module for multi-token prediction would have experts by its number in one program and none in another")
+		return fmt.Errorf("decoder_sparse_step or mlp_only_layers: the module for multi-token prediction is block 0 in some programs and block %d in others, and only one of these has experts: set train_mtp to false", c.NumLayers)
 	}
 	return nil
 }

@@ -22,18 +22,20 @@ type candidate struct {
 // selectQueries is the number of queries of one job of selectKeys. The job packs all keys of the sequence once.
 const selectQueries = 32
 
-// Names of the scratch buffers that selectKeys uses beside those of attention.
+// bufCandidates is the scratch buffer of candidates. The other buffers have the names of attention's.
 const bufCandidates = bufSlopes + 1
 
 // selectKeys computes the scores of a few queries of a sequence, block by block of keys, and then chooses keys for each
 // query.
 func selectKeys(s *stream, a *op.SelectKeys) error {
-	reads(a.CuQ, 1, 0, a.Seqs+1)
-	reads(a.CuK, 1, 0, a.Seqs+1)
-	reads(a.Q, 1, 0, a.TQ*a.Heads*a.Dim)
-	reads(a.K, 1, 0, a.TK*a.Dim)
-	reads(a.W, 1, 0, a.TQ*a.Heads)
-	writes(a.Keys, 1, 0, a.TQ*a.TopK)
+	if raceEnabled {
+		reads(a.CuQ, 1, 0, a.Seqs+1)
+		reads(a.CuK, 1, 0, a.Seqs+1)
+		reads(a.Q, 1, 0, a.TQ*a.Heads*a.Dim)
+		reads(a.K, 1, 0, a.TK*a.Dim)
+		reads(a.W, 1, 0, a.TQ*a.Heads)
+		writes(a.Keys, 1, 0, a.TQ*a.TopK)
+	}
 	shape := op.AttentionShape{CuQ: a.CuQ, CuK: a.CuK, Seqs: a.Seqs, TQ: a.TQ, TK: a.TK, KVHeads: 1}
 	if err := s.jobs.list(&shape, selectQueries); err != nil {
 		return err
@@ -111,10 +113,10 @@ func (f selection) choose(q int, scores []float32) {
 	}
 }
 
-// selectLargest moves the n candidates with the largest scores to the front of all. Which of several equal scores come first
-// follows torch.topk on a CPU: it calls std::partial_sort of the GNU C++ library if n is at most a 64th of all, else
-// std::nth_element. Their order of comparisons and moves is kept here: a heap, and quickselect with the median of the
-// second, the middle and the last element as pivot.
+// selectLargest moves the n candidates with the largest scores to the front of all. Among equal scores it chooses as
+// torch.topk does on a CPU, by the same comparisons and moves in the same order. If n is at most a 64th of all, torch.topk
+// calls std::partial_sort of the GNU C++ library, which keeps a heap. Otherwise it calls std::nth_element: quickselect,
+// whose pivot is the median of the second, the middle and the last element.
 func selectLargest(all []candidate, n int) {
 	if 64*n <= len(all) {
 		heapSelect(all, n)

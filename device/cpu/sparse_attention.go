@@ -27,16 +27,9 @@ type sparse struct {
 
 // sparseAttention writes the output O and the log-sum-exp LSE.
 func sparseAttention(s *stream, a *op.SparseAttention) error {
-	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
 	if raceEnabled {
-		reads(a.CuQ, 1, 0, a.Seqs+1)
-		reads(a.CuK, 1, 0, a.Seqs+1)
+		announceForward(&a.Attention)
 		reads(a.Keys, 1, 0, a.TQ*a.TopK)
-		reads(a.Q, a.TQ, a.QStride, wide)
-		reads(a.K, a.TK, a.KStride, narrow)
-		reads(a.V, a.TK, a.KStride, narrow)
-		writes(a.O, 1, 0, a.TQ*wide)
-		writes(a.LSE, 1, 0, a.Heads*a.TQ)
 	}
 	if err := s.jobs.list(&a.AttentionShape, queryBlock(a.Heads/a.KVHeads)); err != nil {
 		return err
@@ -112,8 +105,8 @@ func (f *sparse) forward(q, h int) {
 	}
 }
 
-// sparseAttentionBackward overwrites DQ, DK, DV. The formulas are those of attentionBackward. A job is a sequence and a
-// key/value head. It adds to the gradients of keys and values query by query, so their sums have one order.
+// sparseAttentionBackward overwrites DQ, DK, DV by the formulas of attentionBackward. A job is a sequence and a key/value
+// head. Gradients of keys and values are summed query by query, in one order.
 func sparseAttentionBackward(s *stream, a *op.SparseAttentionBackward) error {
 	if raceEnabled {
 		announceBackward(&a.AttentionBackward, a.Heads*a.Dim, a.KVHeads*a.Dim)

@@ -13,8 +13,8 @@ type Shape struct {
 	QStride, KStride    int
 	DQStride, DKStride  int
 
-	// Keys (TQ, TopK) are the keys that each query attends to, counted from the sequence's first; −1 after the last. nil: a
-	// query attends to all keys up to its own.
+	// Keys (TQ, TopK) are the keys that each query attends to, counted from the sequence's first key; −1 after the last.
+	// Without Keys a query attends to all keys up to its own.
 	Keys []int32
 	TopK int
 }
