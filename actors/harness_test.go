@@ -223,7 +223,7 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 		p.Spec.Keep = layers.KeepIn(tr.blocks, tr.keep)
 	}
 	if p.Spec.OnHost = tr.onHost; tr.onHost {
-		p.Spec.Keep, p.Depths.ActivationSlots = nil, (tr.blocks+3)*p.Limits.MicroBatches
+		p.Spec.Keep, p.Depths.ActivationSlots = nil, (tr.blocks+3)*p.Limits.MicroBatches+2
 	}
 	if tr.pairs != op.NoPreference {
 		p.Spec.Preference = op.PreferenceLoss{Kind: tr.pairs, Beta: 0.5, Smoothing: 0.125}

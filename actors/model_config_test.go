@@ -2,6 +2,7 @@ package actors
 
 import (
 	"math/rand"
+	"slices"
 
 	"mt/model"
 	"mt/plan"
@@ -17,6 +18,7 @@ type worldConfig struct {
 	balanced             bool // the loss balances the experts' load
 	headShards           int
 	lane                 []int // by layer: its lane; nil: there is one
+	onHost               bool  // activation slots are in host memory, one for each activation
 	reaches              int64 // bit 4a+b: the device of lane a reaches that of lane b
 	depths               plan.Depths
 	clip                 float64
@@ -73,6 +75,24 @@ func (c worldConfig) kinds() []model.LayerKind {
 	return kinds
 }
 
+// activations returns the slots of a lane in which a step's activations all have one, as plan.Run.allActivations counts
+// them for a model without experts.
+func (c worldConfig) activations() (most int) {
+	for lane := range 1 + slices.Max(c.lane) {
+		own := 0
+		for l := range c.layers {
+			if c.lane[l] == lane && l > 0 {
+				own++
+			}
+		}
+		if c.lane[c.layers-1] != lane || c.headShards > 1 {
+			own++
+		}
+		most = max(most, own)
+	}
+	return max(3, most*c.micro+2)
+}
+
 // balance returns the settings of the load-balancing loss of experts, for a simulated run with this
 // number of lanes.
 func (c worldConfig) balance(lanes int) (b balancing) {
@@ -113,6 +133,9 @@ func randomConfig(seed int64) worldConfig {
 	if n := 1 + r.Intn(4); n > 1 {
 		c.lane, c.slowLane = drawLanes(r, c.layers, min(n, c.layers)), r.Intn(n)
 		c.reaches = []int64{0, 1<<16 - 1, r.Int63n(1 << 16)}[r.Intn(3)]
+		if c.onHost = r.Intn(4) == 0 && c.experts == 0; c.onHost { // slots on the host are within reach of all lanes
+			c.reaches, c.depths.ActivationSlots = 1<<16-1, c.activations()
+		}
 	}
 	if r.Intn(5) == 0 {
 		c.ranks = 2 + r.Intn(2)

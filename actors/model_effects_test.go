@@ -163,6 +163,9 @@ func (w *world) landing(e work, l *laneWorld) func() []send {
 		}
 	case passToHost:
 		c := l.acts[d.Slot]
+		if w.cfg.onHost {
+			w.failf("%+v is in host memory and passed through the host", c)
+		}
 		if was, ok := w.passage[d.Passage]; ok {
 			w.failf("token %d of the passage has %+v when %+v is passed on", d.Passage, was, c)
 		}

@@ -131,7 +131,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		}
 		sit(lane.prefetcher(), newPrefetcherCore(prefetcher, 0))
 		sit(lane.compute(), newComputeCore(computeSpec{lane, cfg.depths.GradBuffers, cfg.experts > 0, cfg.balance(n)}))
-		offloader := offloaderSpec{lane: lane, own: cfg.ownSlabs(), turns: cfg.depths.GradSlabs, gradOnDisk: cfg.gradOnDisk, parts: spec.InParts(), balance: cfg.balance(n), landed: toOptimizer}
+		offloader := offloaderSpec{lane: lane, own: cfg.ownSlabs(), turns: cfg.depths.GradSlabs, gradOnDisk: cfg.gradOnDisk, onHost: cfg.onHost, parts: spec.InParts(), balance: cfg.balance(n), landed: toOptimizer}
 		sit(lane.offloader(), newOffloaderCore(offloader))
 	}
 	conductor, checkpointer := newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec), newCheckpointerCore(cfg.layers, 0)

@@ -19,7 +19,8 @@ type offloaderCore struct {
 	programs map[int]*Pass // by Seq, while messages of the program may arrive
 	slabs    slabKeeper
 	waiting  []GradComputed
-	offers   map[transit]int // activation slots that other lanes offer
+	offers   map[transit]int            // activation slots that other lanes offer
+	leaving  map[transit]ActivationLeft // activations in host memory that wait for an offer
 }
 
 // offloaderSpec has the settings of a run that an Offloader's core needs.
@@ -28,6 +29,7 @@ type offloaderSpec struct {
 	own        int    // slabs that belong to layers; the shared slabs follow; 0: all slabs are shared
 	turns      int    // shared slabs of each lane
 	gradOnDisk []bool // by layer: its gradient waits on a disk, so it uses a shared slab; nil: none
+	onHost     bool   // activation slots are in host memory
 	parts      bool   // some layers are visited in parts and have gradients in parts
 	balance    balancing
 	landed     func(GradLanded, *data.Batch) send // makes the message for a landed gradient
@@ -123,7 +125,7 @@ func (k *gradsInParts) sends(m GradComputed, taker send) []send {
 
 // newOffloaderCore makes the core of a lane, with the slab keeper that the run needs.
 func newOffloaderCore(x offloaderSpec) *offloaderCore {
-	c := &offloaderCore{offloaderSpec: x, programs: map[int]*Pass{}, slabs: ownSlabs{}, offers: map[transit]int{}}
+	c := &offloaderCore{offloaderSpec: x, programs: map[int]*Pass{}, slabs: ownSlabs{}, offers: map[transit]int{}, leaving: map[transit]ActivationLeft{}}
 	var turns turnSlabs
 	for i := range x.turns {
 		turns.slabs = append(turns.slabs, x.own+int(x.lane)*x.turns+i)
@@ -182,9 +184,9 @@ func (c *offloaderCore) step(msg message) []effect {
 			{c.lane.prefetcher(), ActivationSpilled{Prog: m.Prog, Object: m.Object}},
 			{c.lane.prefetcher(), ActivationSlotFreed{m.Slot}}}}}
 	case SlotOffered:
-		c.offers[transit{m.Prog, m.Object}] = m.Slot
+		return c.offered(m)
 	case ActivationLeft:
-		return []effect{c.passOn(m)}
+		return c.passOn(m)
 	case LossComputed:
 		p := c.programs[m.Prog]
 		return []effect{work{do: offloadLoss{p: p, Slot: m.Slot, Load: m.Load}, done: []send{{conductorID, LossLanded{Prog: p.Seq, Step: p.Step, Eval: p.Eval}}}}}

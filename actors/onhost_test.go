@@ -6,6 +6,7 @@ import (
 
 	"mt/cudart/emu"
 	"mt/internal/testkit"
+	"mt/layers/schedule"
 )
 
 // TestHiddenStatesOnTheHost: a run with hidden states in host memory (launches copy them to the
@@ -18,6 +19,7 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 		"bf16":    func(tr *trial) { tr.bf16, tr.tied, tr.qkNorm, tr.noClip = true, true, true, true },
 		"shards":  func(tr *trial) { tr.bf16, tr.shards, tr.gradBF16 = true, 3, true },
 		"experts": func(tr *trial) { tr.bf16, tr.experts, tr.chosen, tr.shared, tr.aux = true, 4, 2, true, true },
+		"lanes":   func(tr *trial) { tr.order, tr.lane, tr.micro = schedule.Lanes, []int{0, 1, 0, 1, 0}, 8 },
 		"one row": func(tr *trial) { tr.rows, tr.maxLen, tr.muon = 1, 60, true },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,14 +45,14 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 				}
 			}
 			usually(t, name, "shards")
-			onGPU, _, end := onCUDA(t, tr, emu.Options{})
+			onGPU, _, end := onCUDA(t, tr, emu.Options{Devices: 2})
 			want, err = onGPU.synchronous(t)
 			if end(); err != nil {
 				t.Fatal(err)
 			}
 			small.onHost = true
 			for seed := range uint64(testkit.Count(t, 6, 1)) {
-				if got := runOnCUDA(t, small, emu.Options{Mode: emu.Random, Seed: seed}); !slices.Equal(got.steps, want.steps) || got.digest() != want.digest() {
+				if got := runOnCUDA(t, small, emu.Options{Mode: emu.Random, Seed: seed, Devices: 2}); !slices.Equal(got.steps, want.steps) || got.digest() != want.digest() {
 					t.Error("other bits than the synchronous step on an emulated GPU")
 				}
 			}

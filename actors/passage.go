@@ -16,6 +16,10 @@ import (
 // The sender never waits for the receiver. Each lane is bounded only by its own activation slots, which are allotted in
 // program order, whether the content has arrived or not. The places on the host need no credit. Only one hidden state
 // of a micro-batch is in transit at a time: the launch that makes the next hidden state has read the previous one.
+//
+// If slots are in host memory (Spec.OnHost), nothing is copied: the two slots exchange their memory. The activation
+// stays in its slot until a slot is offered. This cannot deadlock, because every activation of a step has a
+// slot of its own.
 
 // transit identifies an activation in transit between lanes: its program and its object number on the receiving lane.
 type transit struct{ prog, object int }
@@ -25,7 +29,7 @@ type transit struct{ prog, object int }
 // after Passage tokens.
 type passToHost struct{ Slot, Passage, Tokens int }
 
-// passDirect is the task of copying an activation from a slot into slot Into of another lane.
+// passDirect is the task of moving an activation from a slot into slot Into of another lane.
 type passDirect struct{ Slot, Lane, Into, Tokens int }
 
 // fetchPassed is the task of copying into a slot an activation that another lane has passed to the
@@ -47,12 +51,16 @@ func (e passToHost) start(r *lane, w work) error {
 }
 
 // passOn returns the work that passes an activation on to another lane: directly if that lane has offered a slot,
-// otherwise through the host.
-func (c *offloaderCore) passOn(m ActivationLeft) work {
+// otherwise through the host. An activation in host memory waits for an offer.
+func (c *offloaderCore) passOn(m ActivationLeft) []effect {
 	objects := c.programs[m.Prog].Objects
 	o := objects[m.Object]
 	to, key := objects[o.To].Lane, transit{m.Prog, o.To}
 	slot, offered := c.offers[key]
+	if c.onHost && !offered {
+		c.leaving[key] = m
+		return nil
+	}
 	delete(c.offers, key)
 	w := work{done: []send{
 		{laneID(to).prefetcher(), ActivationPassed{Prog: m.Prog, Object: o.To, Direct: offered}},
@@ -62,7 +70,20 @@ func (c *offloaderCore) passOn(m ActivationLeft) work {
 	} else {
 		w.do = passToHost{Slot: m.Slot, Passage: o.Passage, Tokens: o.Tokens}
 	}
-	return w
+	return []effect{w}
+}
+
+// offered notes another lane's offer of a slot. If the activation already waits for it, offered returns the work that
+// passes the activation on.
+func (c *offloaderCore) offered(m SlotOffered) []effect {
+	key := transit{m.Prog, m.Object}
+	c.offers[key] = m.Slot
+	left, waits := c.leaving[key]
+	if !waits {
+		return nil
+	}
+	delete(c.leaving, key)
+	return c.passOn(left)
 }
 
 // forgetOffers deletes offers of slots that were never used, for programs up to number prog. No
@@ -115,19 +136,23 @@ func (r *run) passagePlace(at, tokens int) []byte {
 }
 
 // reachOthers determines which lanes' slots the lane's device can copy into, and opens a stream for
-// such copies. With Options.ThroughHost it copies into none. The stream is separate because such a
-// copy waits for the last reader of the other lane's slot, and gradients and spills must not wait
-// for that reader.
+// such copies. With Options.ThroughHost it copies into none. Slots in host memory are within reach of all lanes. The
+// stream is separate because such a copy waits for the last reader of the other lane's slot, and gradients and spills
+// must not wait for that reader.
 func (r *lane) reachOthers() error {
 	r.reaches = make([]bool, len(r.lanes))
-	if r.o.ThroughHost {
+	onHost := r.plan.Spec.OnHost
+	if r.o.ThroughHost && !onHost {
 		return nil
 	}
 	for i, other := range r.lanes {
 		if other == r {
 			continue
 		}
-		ok, err := r.dev.Reach(other.dev)
+		ok, err := onHost, error(nil)
+		if !onHost {
+			ok, err = r.dev.Reach(other.dev)
+		}
 		if err != nil {
 			return fmt.Errorf("prepare the pipeline: %w", err)
 		}
@@ -149,17 +174,24 @@ func (r *lane) reachedBy() []bool {
 	return out
 }
 
-// start enqueues the copy into a slot of another lane, after the last launch that reads that slot.
-// The other lane is told of the copy only when it is complete, so no stream there has to wait for
-// it.
+// start enqueues the copy into a slot of another lane, after the last launch that reads that slot. Slots in host memory
+// exchange their memory at that point. The other lane is told only when it is complete, so no stream there has to wait
+// for it.
 func (e passDirect) start(r *lane, w work) error {
-	other, s, slot, bytes := r.lanes[e.Lane], r.copying(r.peer, e), r.acts[e.Slot], r.plan.ActivationBytes(e.Tokens)
-	into := other.acts[e.Into]
+	other, s, found := r.lanes[e.Lane], r.copying(r.peer, e), nothing
+	slot, into := &r.acts[e.Slot], &other.acts[e.Into]
 	s.Wait(slot.ready)
 	s.Wait(into.idle)
-	s.CopyPeer(other.dev, into.mem.Slice(0, bytes), slot.mem.Slice(0, bytes))
+	if bytes := r.plan.ActivationBytes(e.Tokens); !r.plan.Spec.OnHost {
+		s.CopyPeer(other.dev, into.mem.Slice(0, bytes), slot.mem.Slice(0, bytes))
+	} else {
+		found = func() any {
+			slot.host, into.host = into.host, slot.host
+			return nil
+		}
+	}
 	s.Wait(slot.idle) // the last reader may still be running
 	s.Record(slot.idle)
-	s.Notify(r.landed(w, fmt.Sprintf("pass on an activation from slot %d to device %d", e.Slot, e.Lane), nothing))
+	s.Notify(r.landed(w, fmt.Sprintf("pass on an activation from slot %d to device %d", e.Slot, e.Lane), found))
 	return nil
 }

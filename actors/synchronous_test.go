@@ -314,7 +314,7 @@ func randomTrial(r *rand.Rand) trial {
 		tr = tr.withLanes(lanes, r.Int63())
 	}
 	tr.muon, tr.depths.MatrixBuffers = coin(), 1+r.Intn(3)
-	tr.onHost = tr.experts == 0 && tr.lane == nil && coin()
+	tr.onHost = tr.experts == 0 && coin()
 	if coin() {
 		tr.pairs = op.Sigmoid
 	}

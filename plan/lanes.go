@@ -54,9 +54,9 @@ func (r *Run) views() (out []*Run) {
 }
 
 // PassageBytes returns the host memory through which hidden states pass from lane to lane, with
-// room for every micro-batch; 0 for one lane.
+// room for every micro-batch; 0 for one lane, and if hidden states are on the host anyway.
 func (r *Run) PassageBytes() int64 {
-	if r.Lane == nil {
+	if r.Lane == nil || r.Spec.OnHost {
 		return 0
 	}
 	return r.ActivationBytes(r.Limits.Tokens)

@@ -23,12 +23,17 @@ func (q Request) keepsHidden() string {
 		return "where documents may be longer than index_topk: an indexer chooses their keys among those of all tokens"
 	case q.Config.Ahead > 0:
 		return "with train_mtp, for which embeddings pass from block to block beside the hidden state"
-	case q.Devices > 1:
-		return "on several devices, which pass them on from one to the next"
 	case q.Recompute == "none":
 		return "with recompute: none, which keeps on the device what would be computed again"
 	}
 	return ""
+}
+
+// placeHidden gives each activation a host buffer of its own if hidden states are on the host.
+func (r *Run) placeHidden() {
+	if r.Spec.OnHost {
+		r.Depths.ActivationSlots = r.allActivations()
+	}
 }
 
 // document returns the most tokens of a document.

@@ -128,6 +128,7 @@ func choose(q Request) (*Run, error) {
 	if err := r.placeLayers(q); err != nil {
 		return nil, err
 	}
+	r.placeHidden()
 	r.askedDepths(q)
 	r.raiseBuffers(q)
 	_ = r.fits(q) // final choice of data on disk: deeper buffers, which follow, do not justify more reads from disk
@@ -226,9 +227,7 @@ func (r *Run) askedDepths(q Request) {
 func (r *Run) setMicroBatch(q Request, tokens int) {
 	r.Limits = NewLimits(q.Rows, q.RowTokens, tokens, q.Config.VocabSize)
 	r.Spec.MaxTokens = r.Limits.MicroBatchTokens
-	if r.Spec.OnHost { // each activation has its own host buffer
-		r.Depths.ActivationSlots = r.allActivations()
-	}
+	r.placeHidden()
 	r.Spec.ChunkTokens = q.ChunkTokens
 	if r.Spec.ChunkTokens == 0 {
 		r.Spec.ChunkTokens = min(r.Limits.MicroBatchTokens, autoChunkTokens)

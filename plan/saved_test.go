@@ -309,7 +309,7 @@ func TestHiddenStatesStayWhereTheyFit(t *testing.T) {
 		"keeping all":              {func(q *Request) { q.Recompute = "none" }, false, "of device memory"},
 		"keeping all on the host":  {func(q *Request) { q.Recompute, q.HiddenStates = "none", "host" }, false, "hidden_states: host is not possible with recompute: none"},
 		"experts on the host":      {func(q *Request) { *q = small(); q.HiddenStates = "host" }, true, ""},
-		"two devices":              {func(q *Request) { q.HiddenStates, q.Devices, q.Order = "host", 2, schedule.Lanes }, false, "hidden_states: host is not possible on several devices"},
+		"two devices":              {func(q *Request) { q.Devices, q.Order, q.Rows = 2, schedule.Lanes, 4 }, true, ""},
 		"too little on the host":   {func(q *Request) { q.HostMemory = 200 << 30 }, false, "of host memory"},
 		"too little on the device": {func(q *Request) { q.DeviceMemory = 6 << 30 }, false, "of device memory"},
 		"an evaluation":            {func(q *Request) { q.EvalOnly, q.DeviceMemory = true, 8<<30 }, true, ""},

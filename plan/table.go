@@ -237,9 +237,9 @@ func (r *Run) stagingRows(host addRow) {
 		host("passed activations", n, "on their way between devices")
 	}
 	if _, slot := r.ActivationSlotBytes(); slot > 0 {
-		host("hidden states", int64(r.Depths.ActivationSlots)*slot, "%d of %s tokens: the device has chunks of them",
-			r.Depths.ActivationSlots, humanize.Comma(int64(r.Limits.MicroBatchTokens)))
-		host("waiting heads", r.ScratchBytes(), "what attention reads and writes of the groups of heads that are not at work")
+		n := r.Depths.ActivationSlots * r.Lanes()
+		host("hidden states", int64(n)*slot, "%d of %s tokens: the device has chunks of them", n, humanize.Comma(int64(r.Limits.MicroBatchTokens)))
+		host("waiting heads", r.ScratchBytes()*int64(r.Lanes()), "what attention reads and writes of the groups of heads that are not at work")
 	}
 	if spills > 0 {
 		host("spilled activations", spills, "layer inputs that do not fit in the slots")
