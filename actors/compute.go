@@ -609,9 +609,9 @@ func (r *lane) hidden(slot, tokens int) layers.Hidden {
 // savedFor returns the memory in which a layer's forward of micro-batch mb leaves intermediate results for its
 // backward. It is empty if the layer saves nothing. It is also empty for mb −1, which stands for all micro-batches at
 // once.
-func (r *lane) savedFor(layer, mb int) device.Mem {
+func (r *lane) savedFor(layer, mb int) layers.Kept {
 	if len(r.saved[layer]) == 0 || mb < 0 {
-		return device.Mem{}
+		return layers.Kept{}
 	}
 	return r.saved[layer][mb]
 }

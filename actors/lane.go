@@ -78,8 +78,8 @@ type lane struct {
 	acts       []slot
 	state      func(s *slot, tokens int) layers.Hidden // views a hidden state in an activation slot
 	hooks      []laneHook                              // run beside launches
-	saved      [][]device.Mem                          // by layer and micro-batch of the current pass: slices of savedMem
-	savedMem   []device.Mem                            // by layer: memory that its forward fills for its backward; empty if none
+	saved      [][]layers.Kept                         // by layer and micro-batch of the current pass: slices of savedMem
+	savedMem   []layers.Kept                           // by layer: memory that its forward fills for its backward; empty if none
 	workspace  device.Mem
 	matrices   *matrixStaging // nil: no matrix is orthogonalized
 	batches    []batchSlot
@@ -276,12 +276,16 @@ func (r *lane) allocActivations() (err error) {
 	if r.workspace, err = r.alloc(accounts.Workspace, p.WorkspaceBytes()); err != nil {
 		return err
 	}
-	r.savedMem = make([]device.Mem, len(p.Layouts))
+	r.savedMem = make([]layers.Kept, len(p.Layouts))
 	for l := range p.Layouts {
-		if bytes := p.SavedBytes(l); bytes > 0 {
-			if r.savedMem[l], err = r.alloc(accounts.Saved, bytes); err != nil {
-				return err
-			}
+		switch bytes := p.SavedBytes(l); {
+		case bytes > 0 && p.Spec.OnHost:
+			r.savedMem[l].Host, err = r.pinned(accounts.HiddenStates, bytes, usedBetween)
+		case bytes > 0:
+			r.savedMem[l].Dev, err = r.alloc(accounts.Saved, bytes)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	if bytes := p.SpillBytes(); bytes > 0 {
@@ -400,12 +404,12 @@ func (r *lane) bindSaved(b *data.Batch) {
 	spec := r.plan.Spec
 	r.saved = r.saved[:0]
 	for l, m := range r.savedMem {
-		if m.Bytes == 0 {
+		if m.Bytes() == 0 {
 			r.saved = append(r.saved, nil)
 			continue
 		}
 		var off int64
-		cut := make([]device.Mem, len(b.MicroBatches))
+		cut := make([]layers.Kept, len(b.MicroBatches))
 		for i, mb := range b.MicroBatches {
 			n := r.kinds[l].SavedBytes(spec, r.plan.Layouts[l].Block, spec.Keep.Of(r.plan.Layouts[l].Block), mb.Tokens)
 			cut[i] = m.Slice(off, n)

@@ -133,7 +133,7 @@ func TestLanesTakeWhatIsPlanned(t *testing.T) {
 	met := map[string]int{}
 	for range 25 {
 		q := randomRequest(r)
-		q.EvalOnly, q.RowTokens, q.Order, q.HiddenStates = false, max(q.RowTokens, 3), schedule.Lanes, ""
+		q.EvalOnly, q.RowTokens, q.Order = false, max(q.RowTokens, 3), schedule.Lanes
 		q.Devices = min(2+r.Intn(3), len(q.Config.Layouts(false)))
 		p := testkit.Must(plan.Resolve(q))(t)
 		tr := trialOf(q, p)
@@ -150,19 +150,21 @@ func TestLanesTakeWhatIsPlanned(t *testing.T) {
 				}
 			}
 		}
-		if got, want := out.arenas[accounts.Passage], planned["host passed activations"]; got != want {
-			t.Errorf("%d bytes of the host are for what is passed on, %d planned\n%+v", got, want, q)
+		for _, purpose := range []accounts.Purpose{accounts.Passage, accounts.HiddenStates, accounts.WaitingHeads} {
+			if got, want := out.arenas[purpose], planned["host "+purpose.String()]; got != want {
+				t.Errorf("%s: %d bytes of the host are held, %d planned\n%+v", purpose, got, want, q)
+			}
 		}
 		if want := planned["device host staging"]; staging != want {
 			t.Errorf("%d bytes of the host are held, %d planned\n%+v", staging, want, q)
 		}
-		for what, is := range map[string]bool{"spilled": p.On(0).SpillBytes() > 0, "slabs": !p.Clip, "experts": p.Experts > 0, "in place": p.Unified, "parts": p.Spec.Shards() > 1} {
+		for what, is := range map[string]bool{"spilled": p.On(0).SpillBytes() > 0, "slabs": !p.Clip, "experts": p.Experts > 0, "in place": p.Unified, "parts": p.Spec.Shards() > 1, "hidden states on the host": p.Spec.OnHost} {
 			if is {
 				met[what]++
 			}
 		}
 	}
-	if len(met) != 5 {
+	if len(met) != 6 {
 		t.Errorf("not all kinds of runs were drawn: %v", met)
 	}
 }

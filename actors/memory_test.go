@@ -55,7 +55,7 @@ func randomRequest(r *rand.Rand) plan.Request {
 	case tr.experts == 0:
 		q.HiddenStates = one("auto", "device", "host")
 	case q.Rows%3 == 0: // without a draw, so that experts change no later one
-		q.HiddenStates = "host"
+		q.HiddenStates, c.SandwichNorms = "host", q.Rows > 3
 	}
 	if r.Intn(3) == 0 {
 		q.Planes, q.NSSteps = muonRecipe.Planes, muonRecipe.NSSteps

@@ -19,6 +19,10 @@ func (s Spec) Crosses(v schedule.Visit, block, tokens int) (up, down int64) {
 		qkv -= gate
 	}
 	backward, alone := v.Phase == schedule.Backward, !s.Config.Mixes(block)
+	sum := int64(0) // of the experts, kept for the norm's backward
+	if s.Config.NormsExperts() && v.Phase != schedule.Evaluate {
+		sum = x
+	}
 	mixer := v.Stage == schedule.Block || v.Stage == schedule.Attention
 	switch {
 	case v.Stage == schedule.Embed && backward:
@@ -35,13 +39,18 @@ func (s Spec) Crosses(v schedule.Visit, block, tokens int) (up, down int64) {
 		up, down = x, x
 	case v.Stage == schedule.Expert: // its tokens are in the state
 	case v.Stage == schedule.Route && backward:
-		up = 2 * x
+		up = 2*x + sum
+		if s.Config.NormsExperts() { // the input again
+			up += x
+		}
 	case v.Stage == schedule.Route:
 		up = x
 	case v.Stage == schedule.Combine && backward:
-		up, down = 2*x, x
+		up, down = 2*x+sum, x
 	case v.Stage == schedule.Combine:
-		down = x
+		if down = x + sum; s.Config.NormsExperts() {
+			up = x
+		}
 	case mixer && backward:
 		// projecting, attending again, the MLP or the output's gradient, attention backward, projecting backward
 		up = x + qkv + (2*x + o + gate) + (qkv + 2*o) + (2*x + qkv + gate)

@@ -15,6 +15,24 @@ func OnDevice(t device.Tensor) Hidden { return Hidden{Dev: t} }
 // None reports whether h is empty: a launch without this input or output.
 func (h Hidden) None() bool { return h.Dev.None() && h.Host == nil }
 
+// Kept is memory for what the forward keeps for its backward besides the layer's input. It is on the device or, with
+// Spec.OnHost, in host memory.
+type Kept struct {
+	Dev  device.Mem
+	Host []byte
+}
+
+// Bytes returns the size of k.
+func (k Kept) Bytes() int64 { return max(k.Dev.Bytes, int64(len(k.Host))) }
+
+// Slice returns n bytes of k, from byte at.
+func (k Kept) Slice(at, n int64) Kept {
+	if k.Host != nil {
+		return Kept{Host: k.Host[at : at+n]}
+	}
+	return Kept{Dev: k.Dev.Slice(at, n)}
+}
+
 // hidden returns h as rows with one row per token. If h is on the host, the rows' device memory is chunk, which holds
 // one chunk of h at a time.
 func (t *Templates) hidden(h Hidden, chunk rows) rows {

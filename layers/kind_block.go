@@ -78,7 +78,7 @@ func (k blockKind) CacheBytes(s Spec, block, maxTokens int) int64 {
 }
 
 func (k blockKind) Launch(t *Templates, x *Launch) {
-	saved := x.Saved
+	saved := x.Saved.Dev
 	switch phase := x.Visit.Phase; {
 	case phase == schedule.Backward && k.mlp:
 		t.BlockBackward(x.Stream, x.Block, x.Weights, x.Grads, x.Grad, x.In, x.MicroBatch, saved, x.Workspace, x.First)

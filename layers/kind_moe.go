@@ -1,7 +1,6 @@
 package layers
 
 import (
-	"mt/device"
 	"mt/layers/schedule"
 	"mt/model"
 )
@@ -71,7 +70,7 @@ func (moeKind) Launch(t *Templates, x *Launch) {
 			t.ExpertScalesGrad(s, x.Grads, x.Experts, x.BatchTokens)
 		}
 	case x.Visit.Stage == schedule.Combine:
-		var saved device.Mem
+		var saved Kept
 		if x.Visit.Phase == schedule.Forward {
 			saved = x.Saved
 		}

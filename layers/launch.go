@@ -22,7 +22,7 @@ type Launch struct {
 	// input. A whole head computes loss and gradient in one launch. The head finds its input in
 	// Grad and replaces it.
 	Grad      Hidden
-	Saved     device.Mem // kept by the forward for the backward; an evaluation keeps nothing
+	Saved     Kept // kept by the forward for the backward; an evaluation keeps nothing
 	Workspace device.Mem
 
 	MicroBatch

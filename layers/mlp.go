@@ -30,7 +30,7 @@ func (mlpKind) WorkspaceBytes(s Spec, backward bool) (most int64) {
 }
 
 func (mlpKind) Launch(t *Templates, x *Launch) {
-	saved, mb := x.Saved, x.MicroBatch
+	saved, mb := x.Saved.Dev, x.MicroBatch
 	switch x.Visit.Phase {
 	case schedule.Backward:
 		t.mlpAloneBackward(x)
@@ -52,7 +52,7 @@ func (mlpKind) Launch(t *Templates, x *Launch) {
 
 // mlpAloneBackward turns x.Grad, the gradient of the block's output, into that of its input, and accumulates x.Grads.
 func (t *Templates) mlpAloneBackward(x *Launch) {
-	l := t.newMLP(x, x.MicroBatch, x.Saved, true)
+	l := t.newMLP(x, x.MicroBatch, x.Saved.Dev, true)
 	l.g, l.first = x.Grads, x.First
 	l.between(x.In, x.Grad)
 	if l.first {

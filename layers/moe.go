@@ -63,10 +63,10 @@ func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from,
 }
 
 // Combine is the last visit of a micro-batch in the forward: y = the micro-batch's rows of Sum in st. If Sum is normed,
-// Combine also reads w and x, and saved receives the rows of Sum; a zero Mem as saved keeps nothing.
+// Combine also reads w and x, and saved receives the rows of Sum; an empty saved keeps nothing.
 //
 //	x, y (T, h) act, not overlapping
-func (t *Templates) Combine(s device.Stream, w Weights, y, x Hidden, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
+func (t *Templates) Combine(s device.Stream, w Weights, y, x Hidden, at int, mb MicroBatch, st MoEState, saved Kept, ws device.Mem) {
 	if passengers := t.passengersOf(mb, x.Dev); !passengers.None() {
 		s.CopyD2D(t.passengersOf(mb, y.Dev).Mem(), passengers.Mem())
 	}

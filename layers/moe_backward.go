@@ -12,7 +12,7 @@ import (
 // instead; saved has this sum from the forward.
 //
 //	dy, x (T, h) act: only read
-func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x Hidden, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
+func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x Hidden, at int, mb MicroBatch, st MoEState, saved Kept, ws device.Mem) {
 	l := t.newMoE(s, w, at, mb, st)
 	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, false, &allotter{mem: ws})
 	in, grads := l.hidden(x, l.x), l.hidden(dy, l.y)
@@ -111,7 +111,7 @@ func (l *moeLaunch) expertGrad(r model.Role, dy, x device.Tensor, c span, out, i
 //	g: overwritten if first is set, else accumulated
 //	auxScale: the auxiliary loss has the gradient auxScale·Counts[e] with respect to every
 //	token's probability of expert e; 0: there is no such loss
-func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, x Hidden, at int, mb MicroBatch, st MoEState, saved, ws device.Mem, first bool, auxScale float32) {
+func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, x Hidden, at int, mb MicroBatch, st MoEState, saved Kept, ws device.Mem, first bool, auxScale float32) {
 	l := t.newMoE(s, w, at, mb, st)
 	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, true, &allotter{mem: ws})
 	l.g = g

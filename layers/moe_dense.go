@@ -102,8 +102,10 @@ func (l *moeLaunch) besideSumGrad(dy, x, sum device.Tensor, c span) {
 
 // besideBackward turns dy of chunk c, the gradient of the layer's output, into the gradient of x, in place. With
 // overwrite the gradients of matrices are written, otherwise added.
-func (l *moeLaunch) besideBackward(dy, x device.Tensor, c span, saved device.Mem, overwrite bool) {
-	b, d, s, sum := l.beside, l.dims, l.s, l.keptSum(saved).of(c)
+func (l *moeLaunch) besideBackward(dy, x device.Tensor, c span, saved Kept, overwrite bool) {
+	kept := l.keptSum(saved)
+	fetch(l.s, c, kept)
+	b, d, s, sum := l.beside, l.dims, l.s, kept.of(c)
 	l.bothOutputs(x, sum, c)
 	l.scaleLayer(dy, c)
 	dboth, dout, act, gu := b.dboth.of(c), b.dy.of(c), b.act.of(c), b.gu.of(c)

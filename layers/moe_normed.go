@@ -13,16 +13,18 @@ import (
 // Sum of the state has only the experts' outputs. The forward keeps Sum, because a norm's backward reads its input.
 
 // keptSum returns rows for the experts' sum: the whole micro-batch's in saved, which the forward keeps, or the chunk's
-// buffer if saved is the zero Mem.
-func (l *moeLaunch) keptSum(saved device.Mem) rows {
-	if saved.Bytes == 0 {
-		return l.sum
+// buffer if saved is empty.
+func (l *moeLaunch) keptSum(saved Kept) rows {
+	if saved.Dev.Bytes == 0 {
+		kept := l.sum
+		kept.host = saved.Host
+		return kept
 	}
-	return whole(saved.Tensor(l.spec.Act, 0, int64(l.mb.Tokens)*int64(l.dims.hidden)), l.dims.hidden)
+	return whole(saved.Dev.Tensor(l.spec.Act, 0, int64(l.mb.Tokens)*int64(l.dims.hidden)), l.dims.hidden)
 }
 
 // combineNormed is Combine for such a layer: `out` receives the output, and `in` has the input.
-func (l *moeLaunch) combineNormed(out, in rows, saved device.Mem) {
+func (l *moeLaunch) combineNormed(out, in rows, saved Kept) {
 	kept := l.keptSum(saved)
 	for c := range l.chunks() {
 		fetch(l.s, c, in)
@@ -34,15 +36,16 @@ func (l *moeLaunch) combineNormed(out, in rows, saved device.Mem) {
 			l.addNormed(l.s, out.of(c), in.of(c), sum, l.w[model.RolePostMLPNorm], c.n)
 		}
 		store(l.s, c, out)
+		store(l.s, c, kept)
 	}
 }
 
 // sumGrad writes DY of the state, the gradient of the experts' sum, for the whole micro-batch. grads are
 // the gradients of the layer's output, and x is its input.
-func (l *moeLaunch) sumGrad(grads, x rows, saved device.Mem) {
+func (l *moeLaunch) sumGrad(grads, x rows, saved Kept) {
 	kept := l.keptSum(saved)
 	for c := range l.chunks() {
-		fetch(l.s, c, grads, x)
+		fetch(l.s, c, grads, x, kept)
 		if l.spec.Config.DenseBesideExperts {
 			l.besideSumGrad(grads.of(c), x.of(c), kept.of(c), c)
 			continue
@@ -53,9 +56,11 @@ func (l *moeLaunch) sumGrad(grads, x rows, saved device.Mem) {
 
 // sumNormGrad accumulates the gradient of the weight of the norm of the experts' sum, for chunk c. dy is the gradient of
 // the layer's output. Models that do not norm the sum have no such weight.
-func (l *moeLaunch) sumNormGrad(dy device.Tensor, c span, saved device.Mem) {
+func (l *moeLaunch) sumNormGrad(dy device.Tensor, c span, saved Kept) {
+	kept := l.keptSum(saved)
+	fetch(l.s, c, kept)
 	if dw, trained := l.g[model.RolePostMLPNorm]; trained {
-		l.backThroughOutput(model.RolePostMLPNorm, l.n.of(c), dy, l.keptSum(saved).of(c), dw, c)
+		l.backThroughOutput(model.RolePostMLPNorm, l.n.of(c), dy, kept.of(c), dw, c)
 	}
 }
 

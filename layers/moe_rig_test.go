@@ -21,7 +21,7 @@ type moeRig struct {
 	counts []int       // tokens of the micro-batches
 	x, dy  [][]float64 // as on the device
 	xs     []device.Tensor
-	saved  []device.Mem
+	saved  []Kept
 }
 
 // moeTokens has the numbers of tokens of the micro-batches in most tests.
@@ -55,9 +55,12 @@ func newMoERig(t *testing.T, dev device.Device, c moeCase, sp Spec) *moeRig {
 	}
 	for _, n := range r.counts {
 		r.xs = append(r.xs, r.tensor(sp.Act, n*c.cfg.HiddenSize))
-		var saved device.Mem
-		if bytes := KindOf(model.MoE).SavedBytes(sp, 0, KeepNothing, n); bytes > 0 {
-			saved = r.alloc(bytes)
+		var saved Kept
+		switch bytes := KindOf(model.MoE).SavedBytes(sp, 0, KeepNothing, n); {
+		case bytes > 0 && sp.OnHost:
+			saved.Host = make([]byte, bytes)
+		case bytes > 0:
+			saved.Dev = r.alloc(bytes)
 		}
 		r.saved = append(r.saved, saved)
 		r.x = append(r.x, r.put(r.xs[len(r.xs)-1], r.inputs(rng, n)))

@@ -12,6 +12,7 @@ import (
 	"mt/device"
 	"mt/internal/testkit"
 	"mt/internal/testkit/reference"
+	"mt/layers/schedule"
 	"mt/model"
 )
 
@@ -365,5 +366,26 @@ func TestMoEPartsAreAlike(t *testing.T) {
 	}
 	if dt := r.parts[0][model.RoleRouter].DType; dt != device.F32 {
 		t.Errorf("the router's weight is %v", dt)
+	}
+}
+
+// TestExpertsCross: with hidden states on the host, the router's visits copy the bytes that Spec.Crosses says. A sum of
+// the experts that is normed is kept on the host.
+func TestExpertsCross(t *testing.T) {
+	for _, c := range moeCases {
+		toy, s := newToy(), onHost(spec(c.cfg, KeepNothing, device.BF16))
+		r := newMoERig(t, toy, c, s)
+		n, mb, grads := r.counts[0], r.mb(0), r.grads(0)
+		host := func() Hidden { return Hidden{Host: make([]byte, 2*n*c.cfg.HiddenSize)} }
+		st, ws := r.tpl.BindMoE(r.alloc(s.MoEBytes(r.total(), true)), r.total(), true), r.alloc(s.moeWorkspaceBytes(true))
+		for _, v := range []schedule.Visit{{Stage: schedule.Route}, {Stage: schedule.Combine}, {Stage: schedule.Combine, Phase: schedule.Evaluate},
+			{Stage: schedule.Route, Phase: schedule.Backward}, {Stage: schedule.Combine, Phase: schedule.Backward}} {
+			toy.up, toy.down = 0, 0
+			moeKind{}.Launch(r.tpl, &Launch{Stream: r.s, Visit: v, Weights: r.parts[0], Grads: grads, In: host(), Out: host(), Grad: host(),
+				MicroBatch: mb, Experts: st, Saved: r.saved[0], Workspace: ws, First: true})
+			if up, down := s.Crosses(v, 0, n); up != toy.up || down != toy.down {
+				t.Errorf("%s, %+v: %d bytes up and %d down, said to be %d and %d", c.name, v, toy.up, toy.down, up, down)
+			}
+		}
 	}
 }

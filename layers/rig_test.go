@@ -385,14 +385,14 @@ func (r *rig) addEmbedding(grads map[string][]float64, ids []int32, rows []float
 func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses device.Tensor, ws device.Mem, first bool) {
 	n := mb.Tokens * r.spec.HiddenWidth()
 	xs := []Hidden{r.hidden(n)}
-	saved := []device.Mem{{}}
+	saved := []Kept{{}}
 	r.tpl.EmbedForward(r.s, xs[0], b.table, mb, r.at, ws)
 	last := len(r.layouts) - 1
 	for i := 1; i < last; i++ {
 		xs = append(xs, r.hidden(n))
-		var keep device.Mem
+		var keep Kept
 		if k := KindOf(r.layouts[i].Kind).SavedBytes(r.spec, r.layouts[i].Block, r.spec.Keep.Of(r.layouts[i].Block), mb.Tokens); k > 0 {
-			keep = r.alloc(k)
+			keep.Dev = r.alloc(k)
 		}
 		saved = append(saved, keep)
 		r.launch(i, schedule.Forward, Launch{In: xs[i-1], Out: xs[i], MicroBatch: mb, Saved: keep, Workspace: ws})

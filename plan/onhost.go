@@ -15,8 +15,6 @@ func (r *Run) maySendHidden(q Request) bool {
 // keepsHidden returns the reason why hidden states must stay on the device; "": they can be on the host.
 func (q Request) keepsHidden() string {
 	switch {
-	case q.Config.NormsExperts():
-		return "with a norm of the experts' sum, which every block keeps on the device"
 	case q.Config.PerLayerSize > 0 || q.Config.SharedKV > 0:
 		return "with per-layer inputs or shared keys and values, which pass from block to block beside the hidden state"
 	case q.Config.Chooses(q.document()):

@@ -30,6 +30,9 @@ func (r *Run) savedAt(l int, level layers.Keep) int64 {
 
 // savedBytes returns the bytes that all layers of the view r keep on the device for their backward.
 func (r *Run) savedBytes() (n int64) {
+	if r.Spec.OnHost {
+		return 0
+	}
 	for l := range r.Layouts {
 		if bytes := r.SavedBytes(l); bytes > 0 {
 			n += held(bytes)

@@ -336,11 +336,10 @@ func TestHiddenStatesStayWhereTheyFit(t *testing.T) {
 // more than hidden states between their blocks.
 func TestWhatKeepsHiddenStates(t *testing.T) {
 	for want, edit := range map[string]func(c *model.Config){
-		"with a norm of the experts' sum": func(c *model.Config) { c.NumExperts, c.SandwichNorms = 4, true },
-		"with per-layer inputs":           func(c *model.Config) { c.PerLayerSize, c.PerLayerVocab = 8, c.VocabSize },
-		"with train_mtp":                  func(c *model.Config) { c.Ahead = 1 },
-		"or shared keys and values":       func(c *model.Config) { c.SharedKV = 1 },
-		"an indexer chooses their keys":   func(c *model.Config) { c.MLA = &model.MLA{Indexer: &model.Indexer{TopK: 65535}} },
+		"with per-layer inputs":         func(c *model.Config) { c.PerLayerSize, c.PerLayerVocab = 8, c.VocabSize },
+		"with train_mtp":                func(c *model.Config) { c.Ahead = 1 },
+		"or shared keys and values":     func(c *model.Config) { c.SharedKV = 1 },
+		"an indexer chooses their keys": func(c *model.Config) { c.MLA = &model.MLA{Indexer: &model.Indexer{TopK: 65535}} },
 	} {
 		q := longRows(65536, 24)
 		c := *q.Config

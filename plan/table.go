@@ -237,8 +237,11 @@ func (r *Run) stagingRows(host addRow) {
 		host("passed activations", n, "on their way between devices")
 	}
 	if _, slot := r.ActivationSlotBytes(); slot > 0 {
-		n := r.Depths.ActivationSlots * r.Lanes()
-		host("hidden states", int64(n)*slot, "%d of %s tokens: the device has chunks of them", n, humanize.Comma(int64(r.Limits.MicroBatchTokens)))
+		n, sums := r.Depths.ActivationSlots*r.Lanes(), int64(0)
+		for l := range r.Layouts {
+			sums += r.SavedBytes(l)
+		}
+		host("hidden states", int64(n)*slot+sums, "%d of %s tokens: the device has chunks of them", n, humanize.Comma(int64(r.Limits.MicroBatchTokens)))
 		host("waiting heads", r.ScratchBytes()*int64(r.Lanes()), "what attention reads and writes of the groups of heads that are not at work")
 	}
 	if spills > 0 {

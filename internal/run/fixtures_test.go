@@ -190,15 +190,24 @@ func runFirst(t *testing.T, c *config.Config, h settings.Hooks, want expected, b
 	compareSteps(t, c.OutputDir, want, b)
 }
 
-// refusesChoice says whether a recording cannot be trained as c asks, because an indexer chooses keys: on a GPU, and with
-// hidden states on the host. It checks that such a run is refused.
+// refusesChoice says whether a recording cannot be trained as c asks: where an indexer chooses keys, on a GPU and with
+// hidden states on the host, and with per-layer inputs, with hidden states on the host. It checks that such a run is
+// refused.
 func refusesChoice(t *testing.T, dir string, c *config.Config, h settings.Hooks) bool {
 	t.Helper()
-	if !testkit.Must(model.LoadDir(filepath.Join(dir, "model")))(t).Chooses(c.MaxSeqLen) || c.Device != "cuda" && c.HiddenStates != "host" {
+	m, want := testkit.Must(model.LoadDir(filepath.Join(dir, "model")))(t), ""
+	switch onHost := c.HiddenStates == "host"; {
+	case onHost && m.PerLayerSize > 0:
+		want = "hidden_states: host is not possible with per-layer inputs"
+	case onHost && m.Chooses(c.MaxSeqLen):
+		want = "hidden_states: host is not possible with documents longer than index_topk"
+	case c.Device == "cuda" && m.Chooses(c.MaxSeqLen):
+		want = "supported with device: cpu only"
+	default:
 		return false
 	}
 	err := Train(t.Context(), c, settings.Options{Stdout: io.Discard, Stderr: io.Discard, Hooks: h})
-	if want := map[string]string{"cuda": "supported with device: cpu only", "cpu": "hidden_states: host is not possible with documents longer than index_topk"}[c.Device]; err == nil || !strings.Contains(err.Error(), want) {
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
 	return true
@@ -243,6 +252,7 @@ func TestFixtures(t *testing.T) {
 		"bf16-grads":      "compute_dtype: bf16\ngrad_dtype: bf16\nbinding: copy",
 		"lanes-2":         "devices: 2\npipeline: {micro_batch_tokens: 60}",
 		"lanes-3":         "devices: 3\nbinding: copy\npipeline: {micro_batch_tokens: 60}",
+		"host-lanes":      "devices: 2\nhidden_states: host\nbinding: copy\npipeline: {micro_batch_tokens: 60, chunk_tokens: 24}",
 		"lanes-4":         "devices: 4\nbinding: copy\nrecompute: full\npeer_copies: false\npipeline: {micro_batch_tokens: 60, activation_slots: 3}",
 		"cuda-fp32":       "device: cuda\ncompute_dtype: fp32",
 		"cuda-bf16":       "device: cuda",
@@ -326,6 +336,7 @@ var recordingWays = map[string]string{
 	"host":            "hidden_states: host\npipeline: {micro_batch_tokens: 20, chunk_tokens: 8}",
 	"lanes":           "binding: copy\ndevices: 3\npipeline: {micro_batch_tokens: 20}",
 	"lanes-2":         "binding: copy\ndevices: 2\npipeline: {micro_batch_tokens: 20}",
+	"host-lanes":      "hidden_states: host\nbinding: copy\ndevices: 2\npipeline: {micro_batch_tokens: 20, chunk_tokens: 8}",
 	"lanes-4":         "binding: copy\ndevices: 4\nrecompute: full\npeer_copies: false\npipeline: {micro_batch_tokens: 20, activation_slots: 3}",
 	"bf16":            "compute_dtype: bf16",
 	"bf16-grads":      "compute_dtype: bf16\ngrad_dtype: bf16\nbinding: copy",
@@ -394,7 +405,7 @@ func TestRecordings(t *testing.T) {
 				if testkit.Race && strings.HasPrefix(way, "cuda") {
 					t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
 				}
-				if inTurn(t, name, way); way == "host" && strings.HasSuffix(name, "-ahead") {
+				if inTurn(t, name, way); strings.HasPrefix(way, "host") && strings.HasSuffix(name, "-ahead") {
 					t.Skip("a plan refuses hidden states on the host with train_mtp, as TestWhatKeepsHiddenStates of package plan holds")
 				}
 				c := fixtureConfig(t, dir, t.TempDir(), extra)

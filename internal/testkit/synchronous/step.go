@@ -111,7 +111,7 @@ func (t *Trainer) visit(l int, at layer, v schedule.Visit) {
 	t.sweep(at.turn+v.Turn, func(m micro) {
 		left--
 		x.MicroBatch, x.At, x.First, x.Last = m.MicroBatch, m.at, m.first, left == 0
-		x.Saved = m.saved[l]
+		x.Saved = layers.Kept{Dev: m.saved[l]}
 		x.In, x.Out, x.Grad = layers.OnDevice(m.x[l]), layers.OnDevice(m.dx), layers.OnDevice(m.dx)
 		if v.Phase == schedule.Forward && l+1 < len(m.x) {
 			x.Out = layers.OnDevice(m.x[l+1])
