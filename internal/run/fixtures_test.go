@@ -200,7 +200,7 @@ func refusesChoice(t *testing.T, dir string, c *config.Config, h settings.Hooks)
 	case onHost && m.PerLayerSize > 0:
 		want = "hidden_states: host is not possible with per-layer inputs"
 	case onHost && m.Chooses(c.MaxSeqLen):
-		want = "hidden_states: host is not possible with documents longer than index_topk"
+		want = "hidden_states: host is not possible where documents may be longer than index_topk"
 	case c.Device == "cuda" && m.Chooses(c.MaxSeqLen):
 		want = "supported with device: cpu only"
 	default:
