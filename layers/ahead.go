@@ -14,8 +14,8 @@ import (
 //
 // A layer of its own norms the block's output. The head then turns two rows of each token into logits: the block's for
 // the token after the next, and y for the next one. Source: arXiv:2412.19437, section 2.2. DeepSeek-V3, GLM-4.5 and
-// Qwen3-Next are published with the embedding's columns first and with y, not the final norm's input; see
-// deepseek_mtp.py and qwen3_next_mtp.py of vLLM.
+// Qwen3-Next are published with the embedding's columns first, MiMo with y's, and all with y, not the final norm's
+// input; see deepseek_mtp.py, qwen3_next_mtp.py and mimo_mtp.py of vLLM.
 //
 // The embedding travels to the block as a passenger, and y from there to the head. The next token of a document's last
 // is its first. That row has no target and nothing attends to it, so its gradient is 0.
@@ -89,9 +89,10 @@ func (l *aheadLaunch) chunks() func(func(span) bool) {
 // join writes l.e and l.joined for chunk c. y has the final norm's output.
 func (l *aheadLaunch) join(y device.Tensor, c span) {
 	s, h, w := l.x.Stream, l.dims.hidden, l.x.Weights
+	atE, atY := l.spec.Config.AheadColumns()
 	op.Do(l.dev, s, op.GatherRows{Dst: l.e.of(c), Src: l.passX.t, Index: whole(l.x.Next, 1).of(c), T: c.n, C: h})
-	ofE := l.rmsNorm(l.joined.of(c), l.rstdE.of(c), l.e.of(c), w[model.RoleAheadEmbedNorm], c.n)
-	ofY := l.rmsNorm(from(l.joined.of(c), h), l.rstdY.of(c), y, w[model.RoleAheadHiddenNorm], c.n)
+	ofE := l.rmsNorm(from(l.joined.of(c), atE), l.rstdE.of(c), l.e.of(c), w[model.RoleAheadEmbedNorm], c.n)
+	ofY := l.rmsNorm(from(l.joined.of(c), atY), l.rstdY.of(c), y, w[model.RoleAheadHiddenNorm], c.n)
 	ofE.YStride, ofY.YStride = 2*h, 2*h
 	op.Do(l.dev, s, ofE)
 	op.Do(l.dev, s, ofY)
@@ -112,17 +113,18 @@ func (l *aheadLaunch) aheadInput() {
 // the gradient of the final norm's output before, and of the next tokens' embeddings after.
 func (l *aheadLaunch) aheadInputBackward() {
 	s, h, w, g, grad := l.x.Stream, l.dims.hidden, l.x.Weights, l.x.Grads, whole(l.x.Grad.Dev, l.dims.hidden)
+	atE, atY := l.spec.Config.AheadColumns()
 	for c := range l.chunks() {
 		in, y, dy, pass, djoined := l.in.of(c), l.y.of(c), grad.of(c), l.passY.of(c), l.djoined.of(c)
 		l.norm(s, y, l.rstd.of(c), in, w, model.RoleFinalNorm, c.n)
 		l.join(y, c)
 		l.inputGrad(s, djoined, dy, w[model.RoleAheadProj], c.n, h, 2*h)
 		l.weightGrad(s, g[model.RoleAheadProj], dy, l.joined.of(c), c.n, h, 2*h, l.x.First && c.at == 0)
-		ofY := l.rmsNormBackward(pass, g[model.RoleAheadHiddenNorm], from(djoined, h), y, w[model.RoleAheadHiddenNorm], l.rstdY.of(c), c.n)
+		ofY := l.rmsNormBackward(pass, g[model.RoleAheadHiddenNorm], from(djoined, atY), y, w[model.RoleAheadHiddenNorm], l.rstdY.of(c), c.n)
 		ofY.DYStride, ofY.Add = 2*h, true
 		op.Do(l.dev, s, ofY)
 		l.backThroughNorm(s, w, g, model.RoleFinalNorm, dy, pass, in, l.rstd.of(c), c.n, false)
-		ofE := l.rmsNormBackward(pass, g[model.RoleAheadEmbedNorm], djoined, l.e.of(c), w[model.RoleAheadEmbedNorm], l.rstdE.of(c), c.n)
+		ofE := l.rmsNormBackward(pass, g[model.RoleAheadEmbedNorm], from(djoined, atE), l.e.of(c), w[model.RoleAheadEmbedNorm], l.rstdE.of(c), c.n)
 		ofE.DYStride = 2 * h
 		op.Do(l.dev, s, ofE)
 	}

@@ -13,6 +13,8 @@ type aheadNames struct {
 	names  tensors
 	// repeated are tensors of the block with which directories may repeat the embedding and the head.
 	repeated tensors
+	// hiddenFirst: the projection's first columns are those of the hidden state, not of the embedding.
+	hiddenFirst bool
 }
 
 // aheadBlock are the names of DeepSeek-V3, which keeps the module as the block after the last one.
@@ -47,6 +49,15 @@ func (c *Config) Blocks() int { return c.NumLayers + c.Ahead }
 // Streams returns how many hidden states of a token the head turns into logits: one or, with multi-token prediction,
 // two.
 func (c *Config) Streams() int { return 1 + c.Ahead }
+
+// AheadColumns returns the first columns of the embedding and of the hidden state in the projection of the module for
+// multi-token prediction.
+func (c *Config) AheadColumns() (embedding, hidden int) {
+	if c.familyOf().ahead.hiddenFirst {
+		return c.HiddenSize, 0
+	}
+	return 0, c.HiddenSize
+}
 
 // aheadNamed returns the names of the module's tensors of role r.
 func (c *Config) aheadNamed(r Role) []string {

@@ -122,7 +122,7 @@ const (
 	// Roles of multi-token prediction. The layer ahead_input has the final norm too, and the head then has none.
 	RoleAheadEmbedNorm  Role = "ahead_embed_norm"  // ahead_input (h): norm of the next token's embedding
 	RoleAheadHiddenNorm Role = "ahead_hidden_norm" // ahead_input (h): norm of the final norm's output
-	RoleAheadProj       Role = "ahead_proj"        // ahead_input (h, 2·h): columns of the embedding, then of the hidden state
+	RoleAheadProj       Role = "ahead_proj"        // ahead_input (h, 2·h): columns of the embedding and of the hidden state, see AheadColumns
 	RoleAheadNorm       Role = "ahead_norm"        // ahead_norm (h)
 
 	RoleFinalNorm     Role = "final_norm"      // head (h)

@@ -8,7 +8,7 @@ import (
 
 // Qwen3.5 has the blocks of Qwen3-Next, but each projection of the recurrence is a separate tensor. The MLP is dense or
 // has experts, one of them shared. Each class exists as a language model alone and beside a vision tower. Multi-token
-// prediction (tensors mtp.*) is not trained and is saved unchanged. Sources: transformers.Qwen3_5TextConfig,
+// prediction (tensors mtp.*) can be trained (PredictAhead). Sources: transformers.Qwen3_5TextConfig,
 // Qwen3_5MoeTextConfig.
 func init() {
 	dense := family{
@@ -21,6 +21,7 @@ func init() {
 			"num_key_value_heads": 4, "head_dim": 256, "partial_rotary_factor": 0.25, "max_position_embeddings": 32768, "rms_norm_eps": 1e-6},
 		ropeTypes: mrope,
 		partial:   true,
+		ahead:     aheadModule,
 		keys:      slices.Concat([]string{"attention_bias", "partial_rotary_factor"}, gatedDeltaKeys),
 		options:   (*Config).qwen35,
 		write:     (*Config).qwen35JSON,

@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// GLM-5 has the attention (MLA with an indexer) and the experts of DeepSeek-V3.2. Multi-token prediction layers, which
-// follow the last block, are not trained and are saved unchanged. Source: transformers.GlmMoeDsaConfig.
+// GLM-5 has the attention (MLA with an indexer) and the experts of DeepSeek-V3.2. A multi-token prediction layer, which
+// follows the last block, can be trained (PredictAhead). Source: transformers.GlmMoeDsaConfig.
 func init() {
 	register(family{
 		arch: "GlmMoeDsaForCausalLM", modelType: "glm_moe_dsa",
@@ -13,6 +13,7 @@ func init() {
 			"n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048,
 			"first_k_dense_replace": 3, "n_group": 1, "topk_group": 1, "routed_scaling_factor": 2.5,
 			"index_topk": 2048, "index_head_dim": 128, "index_n_heads": 32},
+		ahead:   aheadBlock,
 		keys:    sparseLatentKeys,
 		prepare: (*fields).sparseLatentHeads,
 		options: func(c *Config, f *fields) { c.sparseLatent(f); c.MLA.Indexer.Interleaved = true },
@@ -26,6 +27,7 @@ func init() {
 			"n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048,
 			"first_k_dense_replace": 3, "n_group": 8, "topk_group": 4, "routed_scaling_factor": 2.5,
 			"index_topk": 2048, "index_head_dim": 128, "index_n_heads": 64},
+		ahead:   aheadBlock,
 		keys:    sparseLatentKeys,
 		prepare: (*fields).sparseLatentHeads,
 		options: (*Config).sparseLatent,

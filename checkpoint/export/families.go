@@ -357,7 +357,7 @@ var families = []family{
 		keys: []func(*plan){(*plan).ropeDims, (*plan).queryScaling, (*plan).windowIgnored},
 	},
 	{
-		types: []string{"qwen2"}, arch: "qwen2",
+		types: []string{"qwen2", "mimo"}, arch: "qwen2",
 		block:    slices.Concat(attention, feedForward),
 		defaults: map[string]any{"max_position_embeddings": 32768, "sliding_window": 4096},
 		keys:     []func(*plan){(*plan).ropeFreqs, (*plan).windowUnused},

@@ -390,7 +390,7 @@ func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
 	for _, name := range []string{"llama-clipped", "llama-muon", "llama-groups", "llama-averaged", "llama-smoothed", "llama-frozen", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped",
 		"qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "deepseekv2-biased",
-		"deepseekv2-wide", "deepseekv2-dense", "deepseekv3-wide", "deepseekv3-frozen", "deepseekv3-ahead", "glm4moe-ahead", "qwen3next-ahead", "ernie-bias", "exaone4-window", "gemma2-capped",
+		"deepseekv2-wide", "deepseekv2-dense", "deepseekv3-wide", "deepseekv3-frozen", "deepseekv3-ahead", "glm4moe-ahead", "qwen3next-ahead", "mimo-ahead", "qwen35-ahead", "glm4moelite-ahead", "deepseekv32-ahead", "ernie-bias", "exaone4-window", "gemma2-capped",
 		"glm-partial", "granite4-nope", "gptoss-whole", "llama4-stretches", "llama4-frozen", "phimoe-near", "qwen3next-shared", "seedoss-bias", "mistral3", "ministral3", "mistral4", "mistral4-groups", "mistral4vl", "deepseekv32-chosen", "kimik25", "qwen2vl", "qwen25vl", "qwen3vl", "qwen3vlmoe", "qwen35vl", "qwen35vlmoe", "gemma4vl", "museglimmer", "nemotronh-dense"} {
 		dir := filepath.Join(folder, name)
 		var want expected

@@ -219,7 +219,7 @@ var optimKeys = []key{
 		limit: limit{max: 1, below: true, why: "with 1 the targets have no effect"}, field: func(c *Config) any { return &c.LabelSmoothing }},
 	{name: "z_loss_coef", part: PartUpdate, doc: "Coefficient of the squared log-sum-exp of each token's logits, added to the loss (PaLM: 1e-4). Evaluations do not use it",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.ZLoss }},
-	{name: "train_mtp", part: PartModel, doc: "Train the module for multi-token prediction (DeepSeek-V3, GLM-4.5, Qwen3-Next), which predicts the token after the next. It shares embedding and head with the model. false: the module is saved unchanged",
+	{name: "train_mtp", part: PartModel, doc: "Train the module for multi-token prediction (DeepSeek-V3, GLM-4.5, MiMo, Qwen3-Next, Qwen3.5), which predicts the token after the next. It shares embedding and head with the model. false: the module is saved unchanged",
 		field: func(c *Config) any { return &c.TrainMTP }},
 	{name: "mtp_loss_weight", part: PartUpdate, doc: "With train_mtp: weight of the module's loss in the training loss. The default is that of the first 10T tokens of DeepSeek-V3, which then used 0.1",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.MTPLossWeight }},

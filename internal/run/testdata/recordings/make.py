@@ -150,6 +150,17 @@ CASES = {
     # The same beside the model, where blocks have a recurrence and the module's has attention with an output gate.
     "qwen3next-ahead": (transformers.Qwen3NextConfig, dict(RECURRENT, num_experts=4, num_experts_per_tok=4, moe_intermediate_size=10,
         shared_expert_intermediate_size=14, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[1], max_position_embeddings=160), dict(learning_rate=3e-3, max_steps=20, ahead=0.3)),
+    # The same with a dense MLP and one projection for each part of the recurrence.
+    "qwen35-ahead": (transformers.Qwen3_5TextConfig, dict(RECURRENT35, max_position_embeddings=160), dict(learning_rate=3e-3, max_steps=20, ahead=0.3)),
+    # The same in the block behind the last one, with latent attention.
+    "glm4moelite-ahead": (transformers.Glm4MoeLiteConfig, dict(LATENT, head_dim=4, q_lora_rank=10, n_group=1, topk_group=1, num_experts_per_tok=4,
+        moe_intermediate_size=6), dict(max_steps=20, ahead=0.3)),
+    # The same with an indexer, which chooses keys in the block for multi-token prediction too.
+    "deepseekv32-ahead": (transformers.DeepseekV32Config, dict(LATENT, head_dim=4, moe_intermediate_size=8, q_lora_rank=10, n_group=4, topk_group=2,
+        num_experts_per_tok=4, index_topk=6, index_head_dim=8, index_n_heads=3), dict(max_steps=20, ahead=0.3)),
+    # The same in a dense model; the hidden state's columns are the first. Transformers has no class of MiMo, whose model is Qwen2.
+    "mimo-ahead": (transformers.Qwen2Config, {}, dict(max_steps=20, ahead=0.3, bf16=True,
+        published=dict(architectures=["MiMoForCausalLM"], model_type="mimo", num_nextn_predict_layers=1))),
     # Of each block other products and norms of latent attention are not trained, nor is the router, nor the shared experts.
     "deepseekv3-frozen": (transformers.DeepseekV3Config, dict(LATENT, head_dim=4, q_lora_rank=10, n_group=4, topk_group=2, routed_scaling_factor=1.7), dict(
         freeze=["embed_tokens", r"layers\.0\.self_attn\.(q_a_proj|q_a_layernorm|kv_b_proj)", r"layers\.1\.self_attn\.(q_b_proj|kv_a|o_proj)",
@@ -334,16 +345,22 @@ def doubled(module):
 
 def add_ahead(m):
     """Adds a module for multi-token prediction by arXiv:2412.19437, section 2.2, as models are published: the embedding's
-    columns are the first, and the hidden state is that behind the final norm. DeepSeek-V3 keeps it as the block behind the last
-    one, which a forward leaves out; Qwen3-Next as a module of its own, whose block is one with attention."""
+    columns are the first but in MiMo, and the hidden state is that behind the final norm. DeepSeek-V3 keeps it as the block
+    behind the last one, which a forward leaves out; Qwen3-Next as a module of its own, whose block is one with attention."""
     blocks, h = m.model.layers, m.config.hidden_size
     norm = lambda: type(m.model.norm)(h, m.config.rms_norm_eps)
-    beside = hasattr(m.config, "layer_types") and "linear_attention" in m.config.layer_types
-    block = type(blocks[0])(m.config, m.config.layer_types.index("full_attention") if beside else len(blocks))
+    types = getattr(m.config, "layer_types", None) or []
+    beside = "linear_attention" in types
+    behind = len(blocks) if not getattr(m.config, "mlp_layer_types", None) else len(blocks) - 1
+    block = type(blocks[0])(m.config, types.index("full_attention") if "full_attention" in types else behind)
     for module in block.modules():
         m._init_weights(module)
     proj = torch.nn.Linear(2 * h, h, bias=False)
     torch.nn.init.normal_(proj.weight, std=m.config.initializer_range)
+    if m.config.model_type == "qwen2":  # as MiMo names it
+        block.token_layernorm, block.hidden_layernorm, block.input_proj, block.final_layernorm = norm(), norm(), proj, norm()
+        m.model.mtp_layers = torch.nn.ModuleList([block])
+        return
     if beside:
         m.mtp = torch.nn.Module()
         m.mtp.pre_fc_norm_embedding, m.mtp.pre_fc_norm_hidden, m.mtp.fc, m.mtp.norm = norm(), norm(), proj, norm()
@@ -358,12 +375,16 @@ def ahead_logits(m, ids, hidden):
     """The logits of the tokens after the next, of all positions but the last; hidden is what lm_head takes."""
     if hasattr(m, "mtp"):
         of_e, of_y, proj, block, norm = m.mtp.pre_fc_norm_embedding, m.mtp.pre_fc_norm_hidden, m.mtp.fc, m.mtp.layers[0], m.mtp.norm
+    elif hasattr(m.model, "mtp_layers"):
+        block = m.model.mtp_layers[0]
+        of_e, of_y, proj, norm = block.token_layernorm, block.hidden_layernorm, block.input_proj, block.final_layernorm
     else:
         block = m.model.layers[-1]
         of_e, of_y, proj, norm = block.enorm, block.hnorm, block.eh_proj, block.shared_head.norm
     n = ids.shape[1] - 1
     e, y = m.model.embed_tokens(ids[:, 1:]), hidden[:, :-1]
-    x = proj(torch.cat([of_e(e), of_y(y)], dim=-1))
+    joined = [of_e(e), of_y(y)]
+    x = proj(torch.cat(joined[::-1] if hasattr(m.model, "mtp_layers") else joined, dim=-1))
     positions = torch.arange(n)[None]
     mask = torch.full((1, 1, n, n), torch.finfo(x.dtype).min, dtype=x.dtype).triu(1)
     return m.lm_head(norm(block(x, attention_mask=mask, position_ids=positions, position_embeddings=m.model.rotary_emb(x, positions))))
@@ -519,6 +540,12 @@ def record(name):
     if rec.get("renamed"):
         rename(os.path.join(to, "final.safetensors"), *rec["renamed"])
     assert len(load_file(os.path.join(to, "final.safetensors"))) > 10
+    if rec.get("published"):
+        file = os.path.join(model_dir, "config.json")
+        with open(file) as f:
+            keys = {**json.load(f), **rec["published"]}
+        with open(file, "w") as f:
+            json.dump(keys, f, indent=2)
     if not rec.get("logits"):  # else the directory is whole
         os.remove(os.path.join(model_dir, "generation_config.json"))
     losses, norms = [s["loss"] for s in single[0]], [s["grad_norm"] for s in single[0]]
