@@ -9,6 +9,7 @@ import (
 
 	"mt/device"
 	"mt/device/cpu"
+	"mt/device/cpu/gemm"
 	"mt/internal/run/machine"
 	"mt/internal/run/trials"
 	"mt/internal/testkit"
@@ -82,6 +83,11 @@ func TestBeside(t *testing.T) {
 	testkit.NoError(t, err)
 	flops := 2 * math.Pow(64, 3)
 	predicts(t, "product", p.Rows[0].Beside, flops/1e12/(1e-6+flops/0.5e12), p.Rows[0].TFLOPS.Median)
+	var table strings.Builder
+	testkit.NoError(t, p.WriteTable(&table))
+	if known := strings.HasPrefix(gemm.Level(), "avx"); (p.PeakTFLOPS > 0) != known || strings.Contains(table.String(), "peak of fused multiply-adds") != known {
+		t.Errorf("%s: a peak of %v TFLOP/s\n%s", gemm.Level(), p.PeakTFLOPS, table.String())
+	}
 	a, err := Attention(t.Context(), AttentionOptions{OnDevice: on, Lengths: []int{32}, Dims: []int{64}, Width: 256, Groups: 4, Tokens: 32})
 	testkit.NoError(t, err)
 	flops = 5 * 32 * 33 * 256

@@ -1,12 +1,14 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"strconv"
 
 	"mt/device"
+	"mt/device/cpu/gemm"
 	"mt/internal/doctor/measure"
 	"mt/model"
 	"mt/plan/rates"
@@ -25,10 +27,12 @@ type MatMulOptions struct {
 // MatMulReport has the speed of a model's matrix products and of square products.
 type MatMulReport struct {
 	Where
-	Model   string      `json:"model,omitempty"`
-	Tokens  int         `json:"tokens"`
-	Rows    []MatMulRow `json:"rows"`
-	LeftOut []string    `json:"left_out,omitempty"`
+	Model  string `json:"model,omitempty"`
+	Tokens int    `json:"tokens"`
+	// PeakTFLOPS is what fused multiply-adds of fp32 registers reach; 0: on a GPU, or unknown.
+	PeakTFLOPS float64     `json:"peak_tflops,omitempty"`
+	Rows       []MatMulRow `json:"rows"`
+	LeftOut    []string    `json:"left_out,omitempty"`
 }
 
 // MatMulRow is one product at one shape. TFLOPS counts 2·M·N·K FLOPs for a product, in 10¹² a second.
@@ -93,7 +97,9 @@ func MatMul(ctx context.Context, o MatMulOptions) (*MatMulReport, error) {
 	}
 	r := &MatMulReport{Model: o.Name, Tokens: o.Tokens}
 	err := o.with("matmul", func(m *measure.Meter, w Where) error {
-		r.Where = w
+		if r.Where = w; o.Device != "cuda" {
+			r.PeakTFLOPS = gemm.PeakFLOPS(cmp.Or(o.Threads, cores())) / 1e12
+		}
 		for _, dt := range o.dtypes(o.DTypes) {
 			for _, p := range o.products(dt) {
 				if err := r.measure(ctx, o, m, p); err != nil {
@@ -138,17 +144,29 @@ func (r *MatMulReport) WriteTable(w io.Writer) error {
 	if r.Model != "" {
 		of = fmt.Sprintf("%s over %d tokens, and squares", r.Model, r.Tokens)
 	}
-	if _, err := fmt.Fprintf(w, "matrix products of %s in TFLOP/s, median [least–most]; %s\n%s", of, r.Where, busy(r.Load)); err != nil {
+	if _, err := fmt.Fprintf(w, "matrix products of %s in TFLOP/s, median [least–most]; %s\n%s%s", of, r.Where, r.peak(), busy(r.Load)); err != nil {
 		return err
 	}
-	rows := [][]string{{"product", "dtype", "M", "N", "K", "operands", "TFLOP/s", "predicted", "ratio", "runs"}}
+	rows := [][]string{{"product", "dtype", "M", "N", "K", "operands", "TFLOP/s", "of peak", "predicted", "ratio", "runs"}}
 	for _, row := range r.Rows {
+		share := "-"
+		if r.PeakTFLOPS > 0 && row.DType == device.F32.String() {
+			share = fmt.Sprintf("%.2f", row.TFLOPS.Median/r.PeakTFLOPS)
+		}
 		predicted, ratio := row.Words()
 		rows = append(rows, []string{row.Name, row.DType, strconv.Itoa(row.M), strconv.Itoa(row.N), strconv.Itoa(row.K), row.operands(),
-			tera(row.TFLOPS), predicted, ratio, strconv.Itoa(row.Runs)})
+			tera(row.TFLOPS), share, predicted, ratio, strconv.Itoa(row.Runs)})
 	}
 	if err := writeTable(w, r.withPredictions(rows)); err != nil {
 		return err
 	}
 	return writeLeftOut(w, r.LeftOut)
+}
+
+// peak returns the line about the processor's peak; "": it is unknown.
+func (r *MatMulReport) peak() string {
+	if r.PeakTFLOPS == 0 {
+		return ""
+	}
+	return fmt.Sprintf("peak of fused multiply-adds in registers, fp32: %.3f TFLOP/s\n", r.PeakTFLOPS)
 }

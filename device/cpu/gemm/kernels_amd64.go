@@ -112,6 +112,14 @@ func kernelPairsx13(k int, a *float32, lda int, b *float32, c *float32, ldc int,
 //go:noescape
 func kernelPairsx14(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
+// peakAVX512 computes n times 12 fused multiply-adds of registers.
+//
+//go:noescape
+func peakAVX512(n int)
+
+//go:noescape
+func peakAVX2(n int)
+
 // packRowPairs512 writes n bf16 as pairs, whole groups of 16; what is missing is 0.
 //
 //go:noescape
@@ -153,6 +161,12 @@ func packB512F32(dst *float32, stride int, src *float32, ld int, panels int, k i
 //go:noescape
 func transpose512F32(dst *float32, stride int, src *float32, offsets *[16]int, n int)
 
+// transpose256F32 writes the transpose of 8 rows of n elements, which begin at src plus offsets
+// bytes, to rows of 8 floats, stride apart; n is a multiple of 8.
+//
+//go:noescape
+func transpose256F32(dst *float32, stride int, src *float32, offsets *[8]int, n int)
+
 // dot512F32 writes to d the products of x with four rows of k elements, which begin at
 // w plus offsets bytes.
 //
@@ -170,6 +184,9 @@ func packB512BF16(dst *float32, stride int, src *uint16, ld int, panels int, k i
 
 //go:noescape
 func transpose512BF16(dst *float32, stride int, src *uint16, offsets *[16]int, n int)
+
+//go:noescape
+func transpose256BF16(dst *float32, stride int, src *uint16, offsets *[8]int, n int)
 
 //go:noescape
 func dot512BF16(d *float32, x *float32, w *uint16, offsets *[4]int, k int)

@@ -64,6 +64,10 @@ type level struct {
 	// dot writes to d the dot products of x, which has k elements, with four rows of b. offsets are the distances of
 	// the rows from b's origin in bytes.
 	dot func(d *[4]float32, x *float32, b operand, offsets *[4]int, k int)
+
+	// peak does peakElements fused multiply-adds in registers, n times; nil: there is no such function.
+	peak         func(n int)
+	peakElements int
 }
 
 // rowOffsets is memory in which packing functions collect the byte offsets of rows, for the assembly.

@@ -44,6 +44,8 @@ var avx512 = &level{
 	widen:  widen512,
 	narrow: narrow512,
 	dot:    dot512,
+
+	peak: peakAVX512, peakElements: peakSums * 16,
 }
 
 func packRows512(dst *float32, a operand, rows, k int) {
@@ -68,7 +70,7 @@ func packRowsT512(dst *float32, a operand, rows, k int, s *rowOffsets) {
 // transpose16 transposes n columns of up to 16 rows of src into rows of 16 floats, stride floats apart. If there are
 // fewer than 16 rows, it repeats the last.
 func transpose16(dst *float32, stride int, src operand, rows, n int, s *rowOffsets) {
-	offsets := s.first16(src, rows)
+	offsets := (*[16]int)(s.first(16, src, rows))
 	if src.bf16 {
 		transpose512BF16(dst, stride, (*uint16)(src.p), offsets, n)
 	} else {
@@ -76,10 +78,10 @@ func transpose16(dst *float32, stride int, src operand, rows, n int, s *rowOffse
 	}
 }
 
-// first16 returns the byte offsets of the first 16 rows of src, which has rows rows. If there are fewer than 16, the
-// last one is repeated.
-func (s *rowOffsets) first16(src operand, rows int) *[16]int {
-	offsets := (*[16]int)(s[:16])
+// first returns the byte offsets of the first n rows of src, which has rows rows. If there are fewer, the last one is
+// repeated.
+func (s *rowOffsets) first(n int, src operand, rows int) []int {
+	offsets := s[:n]
 	for i := range offsets {
 		offsets[i] = min(i, rows-1) * src.ld * src.size()
 	}

@@ -4,8 +4,11 @@ package gemm
 
 const nr256 = 16
 
-// avx2 is the level for processors with AVX2. Its kernels are assembly, but plain Go packs the
-// operands, at almost the rate of memory.
+// peakSums is how many registers the functions peak… sum to.
+const peakSums = 12
+
+// avx2 is the level for processors with AVX2. Plain Go packs operands that need no transposition, at almost the rate of
+// memory.
 var avx2 = &level{
 	name: "avx2",
 	mr:   6,
@@ -13,19 +16,60 @@ var avx2 = &level{
 	layout: layout{
 		perStep:   1,
 		kernels:   []kernelFunc{nil, kernel256x1, kernel256x2, kernel256x3, kernel256x4, kernel256x5, kernel256x6},
-		packRows:  packRowsOf(widenOf(widen256)),
-		packRowsT: packRowsTGeneric,
-		packB: func(dst *float32, stride int, b operand, n, k int) {
-			packPanels(dst, stride, nr256, b, n, k)
-		},
-		packBT: func(dst *float32, stride int, b operand, n, k int, _ *rowOffsets) {
-			packPanelsT(dst, stride, nr256, b, n, k)
-		},
+		packRows:  packRowsOf(avx2Widen),
+		packRowsT: packRowsT256,
+		packB:     packB256,
+		packBT:    packBT256,
 	},
-	widen:  widenOf(widen256),
+	widen:  avx2Widen,
 	narrow: narrowOf(narrow256),
 	dot:    dot256,
+
+	peak: peakAVX2, peakElements: peakSums * 8,
 }
+
+// packB256 is layout.packB for AVX2.
+func packB256(dst *float32, stride int, b operand, n, k int) {
+	if !b.bf16 {
+		packPanels(dst, stride, nr256, b, n, k)
+		return
+	}
+	for j := 0; j < n; j += nr256 {
+		for i := range k {
+			avx2Widen(at(dst, j/nr256*stride+i*nr256), (*uint16)(b.at(i, j).p), min(nr256, n-j))
+		}
+	}
+}
+
+// packRowsT256 is layout.packRowsT for AVX2: it packs 8 elements of K at a time. A row that ends earlier is filled up
+// with its last element; kernels do not read these repetitions.
+func packRowsT256(dst *float32, a operand, rows, k int, s *rowOffsets) {
+	for j := 0; j < k; j += 8 {
+		transpose8(at(dst, j), rowStride, a.at(j, 0), k-j, rows, s)
+	}
+}
+
+// packBT256 is layout.packBT for AVX2: it packs 8 columns at a time. If there are fewer, it repeats the last one.
+// Products of repeated columns are not stored.
+func packBT256(dst *float32, stride int, b operand, n, k int, s *rowOffsets) {
+	for j := 0; j < n; j += 8 {
+		transpose8(at(dst, j/nr256*stride+j%nr256), nr256, b.at(j, 0), n-j, k, s)
+	}
+}
+
+// transpose8 transposes n columns of up to 8 rows of src into rows of 8 floats, stride floats apart. If there are fewer
+// than 8 rows, it repeats the last.
+func transpose8(dst *float32, stride int, src operand, rows, n int, s *rowOffsets) {
+	whole, offsets := n&^7, (*[8]int)(s.first(8, src, rows))
+	if src.bf16 {
+		transpose256BF16(dst, stride, (*uint16)(src.p), offsets, whole)
+	} else {
+		transpose256F32(dst, stride, (*float32)(src.p), offsets, whole)
+	}
+	transposeTo(at(dst, whole*stride), stride, src.at(0, whole), min(rows, 8), n-whole)
+}
+
+var avx2Widen = widenOf(widen256)
 
 func dot256(d *[4]float32, x *float32, b operand, offsets *[4]int, k int) {
 	if b.bf16 {

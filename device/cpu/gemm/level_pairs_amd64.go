@@ -82,7 +82,7 @@ func packPairs(dst *float32, stride int, b operand, n, k int) {
 func packPairsT(dst *float32, stride int, b operand, n, k int, s *rowOffsets) {
 	for j := 0; j < n; j += 16 {
 		column := b.at(j, 0)
-		transposePairs512(at(dst, j/nr512*stride+j%nr512), nr512, (*uint16)(column.p), s.first16(column, n-j), k)
+		transposePairs512(at(dst, j/nr512*stride+j%nr512), nr512, (*uint16)(column.p), (*[16]int)(s.first(16, column, n-j)), k)
 	}
 }
 

@@ -16,6 +16,8 @@ func main() {
 	machine512.kernels()
 	machine256.kernels()
 	machinePairs.kernels()
+	peak(AVX512, ZMMs)
+	peak(AVX2, YMMs)
 	packRowPairs512()
 	packPairs512()
 	transposePairs512()
@@ -24,6 +26,7 @@ func main() {
 	for _, bf16 := range []bool{false, true} {
 		packB512(bf16)
 		transpose512(bf16)
+		transpose256(bf16)
 		dot512(bf16)
 		dot256(bf16)
 	}
