@@ -233,3 +233,49 @@ func TestKimiLinearLayers(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherNamesOfKeys: classes that know a key by two names read both, as Transformers does, and keys of which a class
+// takes no notice are refused.
+func TestOtherNamesOfKeys(t *testing.T) {
+	types := []any{"linear_attention", "full_attention"}
+	nemotron := func(more map[string]any) map[string]any {
+		m := map[string]any{"layer_types": types, "mamba_n_groups": 4, "mamba_d_conv": 3, "mamba_conv_bias": false, "mamba_dt_min": 0.01, "hidden_act": "relu2",
+			"mamba_num_heads": 8, "mamba_head_dim": 8}
+		maps.Copy(m, more)
+		return small("nemotron_h", m)
+	}
+	c, err := parse(t, nemotron(nil))
+	if err != nil || c.NumLayers != 2 || !c.IsRecurrent(0) || c.IsRecurrent(1) || c.Mamba2.Groups != 4 || c.Mamba2.Taps != 3 || c.Mamba2.ConvBias || c.Mamba2.DtMin != 0.01 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for _, key := range []string{"attention_bias", "tie_word_embeddings"} {
+		if _, err := parse(t, nemotron(map[string]any{key: true})); err == nil || !strings.Contains(err.Error(), key+": true is not supported") {
+			t.Errorf("%s: error %v", key, err)
+		}
+	}
+	c, err = parse(t, small("granitemoehybrid", map[string]any{"num_hidden_layers": 2, "layers_block_type": []any{"mamba", "attention"}, "num_local_experts": 0,
+		"shared_intermediate_size": 20, "mamba_n_heads": 8}))
+	if err != nil || !c.IsRecurrent(0) || c.IsRecurrent(1) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	c, err = parse(t, small("apertus", map[string]any{"rope_theta": 500000, "rope_scaling": nil, "hidden_act": "xielu"}))
+	if err != nil || c.Rope.Theta != 12e6 || c.Rope.Type != "llama3" || c.Rope.Factor != 8 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// TestExpertsAheadAsStored: the experts of multi-token prediction may be stored one by one where those of the other
+// blocks share a tensor.
+func TestExpertsAheadAsStored(t *testing.T) {
+	c := &Config{family: &family{ahead: aheadModule, joined: map[Role]placed{RoleExpertDown: {tensor: "mlp.experts.down_proj", experts: true}}},
+		NumLayers: 1, NumExperts: 2, Ahead: 1, joined: true}
+	for _, together := range []bool{false, true} {
+		c.aheadJoined = together
+		for block := range 2 {
+			got := blockNames{c, block}.place(RoleExpertDown, 1, []Stored{{Name: "x", Rows: 3}})[0].Place.Tensor != ""
+			if want := block == 0 || together; got != want {
+				t.Errorf("together %t, block %d: joined %t", together, block, got)
+			}
+		}
+	}
+}
