@@ -9,7 +9,8 @@
 // D is followed from token to token, so no exponential can overflow. A warp has a row or a column of near and scores, and a lane
 // every 32nd channel.
 //
-// A block walks the chunks of every step-th sequence of one head. Matrices of a chunk lie in scratch memory, see gateddelta.cu.
+// A block walks the chunks of every step-th sequence of one head. Matrices of a chunk lie in scratch memory, a piece for each block,
+// which the caches hold; products bring tiles of them to shared memory. All in fp32.
 #include "delta.cuh"
 
 static constexpr int MOST = 128, LANE = MOST / 32; // channels, and channels of a lane

@@ -1,9 +1,13 @@
 package kernels_test
 
 import (
+	"encoding/binary"
+	"regexp"
 	"strings"
 	"testing"
 
+	"mt/base/accounts"
+	"mt/cudart/emu/ptx"
 	"mt/device"
 	"mt/device/conformance"
 	"mt/device/cuda/kernels"
@@ -11,7 +15,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// narrow is a device whose scratch memory holds only two sequences of the gated delta rule.
+// narrow is a device that computes the gated delta rule in segments of two chunks and, with a decay for each channel, two
+// sequences at a time.
 type narrow struct{ *rig }
 
 func (d narrow) Do(s device.Stream, o device.Op) {
@@ -36,13 +41,58 @@ func (t threeSequences) Run(name string, f func(threeSequences)) bool {
 	return t.T.Run(name, func(t *testing.T) { f(threeSequences{t}) })
 }
 
-// TestMoreSequencesThanScratch: if scratch memory cannot hold all sequences at a time, a block goes
-// through several of them one after the other. The gradients of ALog and DtBias then include all of
-// them.
+// TestMoreSequencesThanScratch: if scratch memory cannot hold all chunks or sequences at a time, states go from segment to
+// segment of chunks, and a block with decays by channel goes through several sequences one after the other. The gradients of
+// ALog and DtBias then include all of them.
 func TestMoreSequencesThanScratch(t *testing.T) {
 	testkit.NotShort(t)
 	dev := narrow{newRig()}
 	conformance.Operations(threeSequences{t}, dev)
 	everyKernel(t, dev.rig, "gateddelta")
 	everyKernel(t, dev.rig, "channeldelta")
+}
+
+// TestMissingBarriersOfDelta removes barriers of the gated delta rule's kernels, one at a time. Each is needed.
+// By default a sample is removed, in long tests each.
+func TestMissingBarriersOfDelta(t *testing.T) {
+	testkit.NotShort(t)
+	const module = "gateddelta"
+	source := string(kernels.PTX(module))
+	found := regexp.MustCompile(`bar\.sync[^;]*;`).FindAllStringIndex(source, -1)
+	for n, at := range append([][]int{{0, 0}}, found...) {
+		if n%32 != 0 && !testkit.LongAsked() {
+			continue
+		}
+		dev := newRig()
+		dev.modules[module] = testkit.Must(ptx.Parse(module+".ptx", source[:at[0]]+strings.Repeat(" ", at[1]-at[0])+source[at[1]:]))(t)
+		if err := manyTiles(dev); (err == nil) != (at[1] == 0) {
+			entry := source[:at[0]][strings.LastIndex(source[:at[0]], ".entry")+1:]
+			t.Errorf("without the barrier in line %d of %s.ptx, %.40s: %v", 1+strings.Count(source[:at[0]], "\n"), module, entry, err)
+		}
+	}
+}
+
+// manyTiles computes the gated delta rule and its backward for heads of two tiles each way, in both compute types.
+func manyTiles(dev *rig) error {
+	const tokens, keyHeads, heads, dim = 70, 1, 2, 72
+	for _, dt := range []device.DType{device.F32, device.BF16} {
+		s := &rigStream{rig: dev}
+		zeros := func(dt device.DType, n int) device.Tensor {
+			m, _ := dev.Alloc(accounts.Workspace, int64(n)*dt.Size()) // cannot fail
+			clear(dev.bytes(m))
+			return m.Tensor(dt, 0, int64(n))
+		}
+		cu := zeros(device.I32, 2)
+		binary.NativeEndian.PutUint32(dev.bytes(device.Mem{Addr: cu.Addr, Bytes: 8})[4:], tokens)
+		a := op.DeltaShape{Cu: cu, Seqs: 1, T: tokens, KeyHeads: keyHeads, Heads: heads, KeyDim: dim, ValueDim: dim, GateStride: 2 * heads}
+		qkv, gates, o, rates := zeros(dt, tokens*a.Width()), zeros(dt, tokens*a.GateStride), zeros(dt, tokens*heads*dim), zeros(device.F32, heads)
+		states := zeros(device.F32, a.StatesLen())
+		kernels.GatedDelta(s, &op.GatedDelta{DeltaShape: a, O: o, QKV: qkv, Gates: gates, ALog: rates, DtBias: rates, States: states})
+		kernels.GatedDeltaBackward(s, &op.GatedDeltaBackward{DeltaShape: a, DQKV: zeros(dt, tokens*a.Width()), DGates: zeros(dt, tokens*a.GateStride),
+			DO: o, QKV: qkv, Gates: gates, ALog: rates, DtBias: rates, States: states})
+		if s.err != nil {
+			return s.err
+		}
+	}
+	return nil
 }
