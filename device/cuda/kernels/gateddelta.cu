@@ -551,7 +551,7 @@ DEV void delta_gates(T *dgate, float *part, T *reads, T *nears, const T *dqkv, c
                      const T *qkv, const T *gate, const float *a_log, const float *dt_bias, const int *cu, states_of states, delta_shape z) {
   __shared__ tile<T> a, b;
   __shared__ gates s;
-  __shared__ float gamma[L], of_beta[L], columns[THREADS / 32][L], space[THREADS / 32];
+  __shared__ float gamma[L], of_beta[L], columns[THREADS / 32][L], space[32]; // the sum of sizes is a multiple of 128, as ptxas makes it
   int h = blockIdx_y, kh = h / z.group(), K = z.key_dim, V = z.value_dim, i = threadIdx_x;
   chunk_place p = chunk_of_segment(cu, z, blockIdx_x);
   float *to = part + slot(p, z, h);
