@@ -117,7 +117,7 @@ func (l *laneTracer) reads(slot int, message string, p *piece) bool {
 	return true
 }
 
-// copying records the copies of task do on stream s.
+// copying records, for the timeline, the copies that the task `do` makes on stream s.
 func (l *laneTracer) copying(s *countedStream, do task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -165,12 +165,13 @@ func (c *Config) activation(f *fields) {
 		c.Activation = GELU
 	case "relu":
 		c.Activation = ReLU
-	case "relu2":
-		if c.Activation = SquaredReLU; def != "relu2" {
+	case "relu2", xielu: // only in families that have it by default
+		if c.Activation = SquaredReLU; act == xielu {
+			c.Activation = XIELU
+		}
+		if act != def {
 			f.fail("hidden_act", "%q is not supported in %s", act, c.Arch)
 		}
-	case def: // a family's own
-		c.Activation = XIELU
 	default:
 		f.fail("hidden_act", "%q is not supported; known: silu, gelu, gelu_pytorch_tanh, relu", act)
 	}

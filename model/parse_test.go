@@ -400,6 +400,8 @@ func TestParseRefuses(t *testing.T) {
 		{changed("cohere2", map[string]any{"vocab_size": 256000, "rotary_pct": 0.5}), "rotary_pct: 0.5 is not supported"},
 		{changed("cohere2", map[string]any{"vocab_size": 256000, "logit_scale": 0}), "logit_scale: 0 is out of range"},
 		{map[string]any{"hidden_act": "quick_gelu"}, `hidden_act: "quick_gelu" is not supported; known: silu, gelu, gelu_pytorch_tanh, relu`},
+		{map[string]any{"hidden_act": "xielu"}, `hidden_act: "xielu" is not supported in `},
+		{map[string]any{"hidden_act": "relu2"}, `hidden_act: "relu2" is not supported in `},
 		{changed("exaone4", map[string]any{"num_key_value_heads": 2, "sliding_window": json.RawMessage("null")}), "layer_types: missing, and sliding_window is null"},
 		{changed("exaone4", map[string]any{"num_key_value_heads": 2, "sliding_window_pattern": "LLLG"}), `layer_types: missing, and sliding_window_pattern "LLLG"`},
 		{changed("ernie4_5", map[string]any{"layer_types": []any{"sliding_attention"}}), `layer_types: layer 0 is "sliding_attention"`},

@@ -70,8 +70,8 @@ func newUnheard(t *testing.T) *dev {
 }
 
 // enqueues replaces *testing.T when conformance cases run. It runs up to 16 cases of each operation
-// and type, fails if enqueueing allocates memory, and ignores results, which are wrong on an
-// unheard driver.
+// and type and fails if enqueueing allocates memory. It ignores results, because the emulated driver
+// of type unheard computes nothing.
 type enqueues struct {
 	*testing.T
 	name string

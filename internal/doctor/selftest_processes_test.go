@@ -21,8 +21,8 @@ import (
 )
 
 // Environment variables that make this test binary run as a child of SuperviseSelfTest. The first
-// is the number of the first unit to run. The second is the fault of the device in the form
-// HOW:OPERATION.
+// is the number of the first unit to run; a unit is for example one operation in one dtype.
+// The second is the fault of the device in the form HOW:OPERATION.
 const (
 	childFrom  = "MT_TEST_CHILD_FROM"
 	childFault = "MT_TEST_CHILD_FAULT"

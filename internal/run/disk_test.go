@@ -209,8 +209,8 @@ func TestDiskIsEnough(t *testing.T) {
 			t.Fatal(err)
 		}
 		disk := &countFS{lazyFS: lazyFS{checkpoint.OS()}, out: s.out, checkpoint: w.Checkpoint, model: w.Model}
-		// Packing the batch of a step waits for the report of the step two before it. The count on
-		// disk therefore lags at most one step behind.
+		// The batch of step n is packed only after the report of step n−2, so that training
+		// is at most one step ahead of the saved and removed checkpoints.
 		var reported [9]chan struct{}
 		for i := range reported {
 			reported[i] = make(chan struct{})
