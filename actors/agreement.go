@@ -24,6 +24,8 @@ type agreePass struct {
 // passEnd is one rank's result of a pass, which the ranks exchange.
 type passEnd struct {
 	Sum float64 // sum of losses, in nats
+	// Ahead is the sum of the losses of multi-token prediction.
+	Ahead float64
 	// Pairs has the sums over the preference pairs of the pass; zero if the run does not train on pairs.
 	Pairs PairSums
 	Stop  bool // the rank was asked to stop
@@ -50,7 +52,7 @@ func (c *conductorCore) agree() []effect {
 		return nil
 	}
 	c.agreeing = true
-	own := passEnd{Sum: c.landed.Sum, Stop: c.askedToStop, Layer: -1}
+	own := passEnd{Sum: c.landed.Sum, Ahead: c.landed.Ahead, Stop: c.askedToStop, Layer: -1}
 	if c.landed.Pairs != nil {
 		own.Pairs = *c.landed.Pairs
 	}
@@ -65,7 +67,7 @@ func (c *conductorCore) agree() []effect {
 func (c *conductorCore) agreed(m passAgreed) (out []effect) {
 	c.landed, c.agreeing = nil, false
 	landed := m.Landed
-	landed.Sum = 0
+	landed.Sum, landed.Ahead = 0, 0
 	if landed.Pairs != nil {
 		landed.Pairs = &PairSums{}
 	}
@@ -74,7 +76,7 @@ func (c *conductorCore) agreed(m passAgreed) (out []effect) {
 	}
 	stop := false
 	for rank, end := range m.All {
-		landed.Sum += end.Sum
+		landed.Sum, landed.Ahead = landed.Sum+end.Sum, landed.Ahead+end.Ahead
 		if landed.Pairs != nil {
 			landed.Pairs.add(end.Pairs)
 		}
@@ -216,7 +218,10 @@ func (e agreePass) encode() (b []byte) {
 	for _, n := range []int{e.p.Seq, e.p.Step, kind, stop, e.Own.Layer, e.Own.MicroBatch} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(int64(n)))
 	}
-	return e.Own.Pairs.append(binary.LittleEndian.AppendUint64(b, math.Float64bits(e.Own.Sum)))
+	for _, sum := range []float64{e.Own.Sum, e.Own.Ahead} {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(sum))
+	}
+	return e.Own.Pairs.append(b)
 }
 
 // describe names the pass to which v, a result of agreePass.encode, belongs. The name appears in the error if ranks are
@@ -231,5 +236,6 @@ func describe(v []byte) string {
 
 // decodeEnd reads the passEnd in v, a result of agreePass.encode without the fields that identify the pass.
 func decodeEnd(v []byte) passEnd {
-	return passEnd{Stop: readInt(v) == 1, Layer: readInt(v[8:]), MicroBatch: readInt(v[16:]), Sum: math.Float64frombits(binary.LittleEndian.Uint64(v[24:])), Pairs: decodePairs(v[32:])}
+	sum := func(at int) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(v[at:])) }
+	return passEnd{Stop: readInt(v) == 1, Layer: readInt(v[8:]), MicroBatch: readInt(v[16:]), Sum: sum(24), Ahead: sum(32), Pairs: decodePairs(v[40:])}
 }

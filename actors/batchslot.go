@@ -17,8 +17,8 @@ type batchSlot struct {
 	staging []byte // on the host: ints, then rows
 	place   placement
 	mem     device.Mem          // the staging buffer as the device sees it
-	losses  device.Tensor       // (tokens of the batch) f32
-	lse     device.Tensor       // (tokens of the batch) f32, if the head is in parts
+	losses  device.Tensor       // (rows of the head) f32
+	lse     device.Tensor       // (rows of the head) f32, if the head is in parts
 	rows    device.Tensor       // (unique ids, hidden) act
 	micro   []layers.MicroBatch // element 0 stands for all micro-batches together; micro-batch i is element i+1
 	offset  []int               // by index of micro: the place of its first token in losses
@@ -64,13 +64,13 @@ func (r *lane) allocBatch(b *batchSlot) (err error) {
 	if err != nil {
 		return err
 	}
-	b.losses = losses.Tensor(device.F32, 0, int64(r.plan.Limits.Tokens))
+	b.losses = losses.Tensor(device.F32, 0, r.plan.LossBytes()/4)
 	if bytes := r.plan.LSEBytes(); bytes > 0 {
 		lse, err := r.alloc(accounts.Batch, bytes)
 		if err != nil {
 			return err
 		}
-		b.lse = lse.Tensor(device.F32, 0, int64(r.plan.Limits.Tokens))
+		b.lse = lse.Tensor(device.F32, 0, bytes/4)
 	}
 	if b.ready, err = r.event(); err != nil {
 		return err
@@ -110,6 +110,7 @@ func (r *lane) layOut(e gatherRows) {
 			last.IDs, last.UniqueIDs = place(batch.IDs(i)), place(batch.UniqueIDs)
 		}
 		r.fillReferences(e.p, m, &b.micro[1+i], place)
+		r.fillAhead(batch, m, &b.micro[1+i], place)
 		tokens += m.Tokens
 	}
 	if r.schedule.On(0) != int(r.index) {

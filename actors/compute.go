@@ -386,7 +386,7 @@ func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks in
 	for _, x := range r.hooks {
 		x.before(e, l, v)
 	}
-	r.stage(e, l, v)
+	r.repeats.launch(r, e, l, v)
 	t.worked()
 	if e.p.Eval && e.Index+1 == len(e.p.Launches) {
 		return 0, r.stalls.skip(r.compute)

@@ -3,6 +3,7 @@ package actors
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"mt/data"
 	"mt/layers/schedule"
@@ -56,19 +57,22 @@ func (s *Schedule) saves(step int) bool {
 
 // conductorCore is the pure part of the Conductor.
 type conductorCore struct {
-	plan      Schedule
-	ahead     int // how many batches the Feeder packs in advance
-	spec      schedule.Spec
-	seq       int // number of the next pass
-	planned   int // the last planned training step
-	version   int // closed steps
-	updated   int // steps whose updates are complete
-	batches   map[BatchWanted]*data.Batch
-	asked     int   // the last step whose batch was requested
-	evalAsked int   // the last evaluation pass whose batch was requested
-	program   *Pass // in progress: its losses have not landed
-	open      map[int]*stepInProgress
-	eval      evalState
+	plan  Schedule
+	ahead int // how many batches the Feeder packs in advance
+	spec  schedule.Spec
+	// stepTokens are the sizes of the last training step's micro-batches, and stepPrograms its programs.
+	stepTokens   []int
+	stepPrograms []*schedule.Program
+	seq          int // number of the next pass
+	planned      int // the last planned training step
+	version      int // closed steps
+	updated      int // steps whose updates are complete
+	batches      map[BatchWanted]*data.Batch
+	asked        int   // the last step whose batch was requested
+	evalAsked    int   // the last evaluation pass whose batch was requested
+	program      *Pass // in progress: its losses have not landed
+	open         map[int]*stepInProgress
+	eval         evalState
 	// evaluated is the report of an evaluation that must wait until its step is reported. An evaluation's losses can
 	// land before the message StepUpdated arrives.
 	evaluated *EvalReport
@@ -103,6 +107,8 @@ type conductorCore struct {
 	loading      bool        // the sum of the load over the ranks has begun
 	// likelihood is the weight of the mean −log p of chosen answers in the loss of pairs (Preferences.Likelihood).
 	likelihood float64
+	// predictsAhead: multi-token prediction is trained.
+	predictsAhead bool
 }
 
 // stepInProgress is a closed step with pending updates.
@@ -118,6 +124,9 @@ type evalState struct {
 	sum        float64   // sum of losses, in nats
 	pairs      *PairSums // nil: the run does not train on pairs
 	supervised int64     // tokens in sum
+	// ahead is the sum of the losses of multi-token prediction, and supervisedAhead the number of tokens in it.
+	ahead           float64
+	supervisedAhead int64
 }
 
 // diagnosis is the search for the cause after too many skipped steps. It repeats the forward of a batch and finds the
@@ -329,7 +338,7 @@ func (c *conductorCore) start(p *Pass, again bool) []effect {
 		tokens[i] = p.Batch.MicroBatches[i].Tokens
 	}
 	c.spec.Eval, c.spec.Again = p.Eval, again
-	programs, err := schedule.Programs(c.spec, tokens)
+	programs, err := c.programs(tokens)
 	if err != nil {
 		return c.finish(fmt.Errorf("plan %s: %w", p, err))
 	}
@@ -344,6 +353,20 @@ func (c *conductorCore) start(p *Pass, again bool) []effect {
 		out = append(out, send{lane.offloader(), m}, send{lane.prefetcher(), m}, send{lane.compute(), m})
 	}
 	return out
+}
+
+// programs plans the programs of a pass with micro-batches of these sizes. A training step often has the sizes of the
+// step before, and then its programs too.
+func (c *conductorCore) programs(tokens []int) ([]*schedule.Program, error) {
+	step := !c.spec.Eval && len(c.spec.Held) == 0
+	if step && slices.Equal(tokens, c.stepTokens) {
+		return c.stepPrograms, nil
+	}
+	programs, err := schedule.Programs(c.spec, tokens)
+	if step && err == nil {
+		c.stepTokens, c.stepPrograms = tokens, programs
+	}
+	return programs, err
 }
 
 func (c *conductorCore) lossLanded(m LossLanded) []effect {
@@ -371,8 +394,8 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	c.tokens += p.Batch.AllTokens()
 	pairs, again := c.attendedPairs(p.Batch)
 	c.open[m.Step] = &stepInProgress{batch: p.Batch, report: StepReport{Step: m.Step, Prog: p.Seq, LR: lr, Saved: save,
-		Loss: c.meanLoss(m.Sum, p.Batch.AllSupervised(), m.Pairs) + m.Aux, Pairs: m.Pairs, Tokens: p.Batch.AllTokens(), TotalTokens: c.tokens, Supervised: p.Batch.AllSupervised(), AttendedPairs: pairs, AttendedAgain: again}}
-	out := []effect{send{optimizerID, StepClosed{Step: m.Step, LR: lr, Skip: math.IsNaN(m.Sum+m.Aux) || math.IsInf(m.Sum+m.Aux, 0), Save: save}}}
+		Loss: c.meanLoss(m.Sum, p.Batch.AllSupervised(), m.Pairs) + m.Aux, Ahead: c.meanAhead(m.Ahead, p.Batch.AllSupervisedAhead()), Pairs: m.Pairs, Tokens: p.Batch.AllTokens(), TotalTokens: c.tokens, Supervised: p.Batch.AllSupervised(), AttendedPairs: pairs, AttendedAgain: again}}
+	out := []effect{send{optimizerID, StepClosed{Step: m.Step, LR: lr, Skip: math.IsNaN(m.Sum+m.Ahead+m.Aux) || math.IsInf(m.Sum+m.Ahead+m.Aux, 0), Save: save}}}
 	if save {
 		out = append(out, send{checkpointerID, c.save(m.Step)})
 	}
@@ -398,6 +421,15 @@ func (c *conductorCore) meanLoss(sum float64, supervised int64, pairs *PairSums)
 	return sum / float64(max(supervised, 1))
 }
 
+// meanAhead returns the mean loss of multi-token prediction that a report shows; nil: it is not trained.
+func (c *conductorCore) meanAhead(sum float64, supervised int64) *float64 {
+	if !c.predictsAhead {
+		return nil
+	}
+	sum /= float64(max(supervised, 1))
+	return &sum
+}
+
 // attendedPairs counts the (query, key) pairs of batch b that attention computes, over all blocks. again counts the
 // pairs of blocks whose attention the backward recomputes. Both are 0 if the run does not count pairs.
 func (c *conductorCore) attendedPairs(b *data.Batch) (pairs, again int64) {
@@ -412,7 +444,7 @@ func (c *conductorCore) attendedPairs(b *data.Batch) (pairs, again int64) {
 }
 
 func (c *conductorCore) evalLanded(p *Pass, m LossLanded) []effect {
-	c.eval.sum += m.Sum
+	c.eval.sum, c.eval.ahead = c.eval.sum+m.Sum, c.eval.ahead+m.Ahead
 	if m.Pairs != nil {
 		if c.eval.pairs == nil {
 			c.eval.pairs = &PairSums{}
@@ -420,10 +452,11 @@ func (c *conductorCore) evalLanded(p *Pass, m LossLanded) []effect {
 		c.eval.pairs.add(*m.Pairs)
 	}
 	c.eval.supervised += p.Batch.AllSupervised()
+	c.eval.supervisedAhead += p.Batch.AllSupervisedAhead()
 	if c.eval.pass < c.plan.EvalPasses {
 		return nil
 	}
-	r := EvalReport{Step: c.version, Loss: c.meanLoss(c.eval.sum, c.eval.supervised, c.eval.pairs), Tokens: c.eval.supervised, Pairs: c.eval.pairs}
+	r := EvalReport{Step: c.version, Loss: c.meanLoss(c.eval.sum, c.eval.supervised, c.eval.pairs), Ahead: c.meanAhead(c.eval.ahead, c.eval.supervisedAhead), Tokens: c.eval.supervised, Pairs: c.eval.pairs}
 	c.eval = evalState{}
 	if c.plan.StopEarly != nil && c.plan.StopEarly(r) {
 		c.stop, c.stoppedEarly = true, true

@@ -27,7 +27,7 @@ type exchangerCore struct {
 	free     []int         // free exchange buffers
 }
 
-// newExchangerCore makes the core. into says by layer to which layer's gradient its own is added: the layer itself,
+// newExchangerCore makes the core. `into` says by layer to which layer's gradient its own is added: the layer itself,
 // unless two layers share a table. frozen says by layer that it has no gradient; nil: none is frozen.
 func newExchangerCore(into []int, frozen []bool, d plan.Depths) *exchangerCore {
 	n := len(into)
@@ -38,7 +38,7 @@ func newExchangerCore(into []int, frozen []bool, d plan.Depths) *exchangerCore {
 
 // backwardOrder returns the layers in the order in which their gradients are complete: from the last layer to the
 // first, then the layers that share a table. A shared table is complete when the gradients of both layers have landed.
-// Of these two the embedding comes first, because the next batch needs it first. into says by layer to which layer's
+// Of these two the embedding comes first, because the next batch needs it first. `into` says by layer to which layer's
 // gradient its own is added.
 func backwardOrder(into []int) (order []int) {
 	sharing := map[int]int{}

@@ -40,6 +40,7 @@ type trial struct {
 	layerwise                    bool // each layer's gradient is clipped by its own norm
 	muon                         bool
 	noise                        bool // noise is added to embeddings
+	ahead                        bool // multi-token prediction is trained
 	threads                      int
 	moreBatches                  int  // Options.extraBatchSlots
 	shards                       int  // parts of the head; 0: a whole head
@@ -159,6 +160,12 @@ func (tr trial) config() *model.Config {
 			c.SigmoidScores, c.ChoiceBias, c.RoutedScale = !tr.aux, !tr.aux, 1.5
 		}
 	}
+	if tr.ahead {
+		c.Arch, c.ModelType = "Glm4MoeForCausalLM", "glm4_moe"
+		if err := c.PredictAhead(); err != nil {
+			panic(err)
+		}
+	}
 	return c
 }
 
@@ -208,6 +215,7 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	p.Experts, p.OnDemand = tr.experts, tr.onDemand
 	p.StateOnDisk, p.GradOnDisk, p.WeightsOnDisk, p.Depths.StateSlots, p.Planes = tr.stateOnDisk, tr.gradOnDisk, tr.weightsOnDisk, tr.stateSlots, tr.recipe().Planes
 	p.Spec = layers.Spec{Config: c, Keep: tr.keeps, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards}
+	p.Spec.AheadWeight = 0.3
 	if tr.noise {
 		p.Spec.Noise = op.Noise{Alpha: 1, Seed: 21}
 	}

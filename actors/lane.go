@@ -88,6 +88,7 @@ type lane struct {
 	scratch    []byte // host memory for launches, if hidden states are on the host
 	lossHost   []byte // host memory for the losses of a batch
 
+	repeats       *repeater // nil: each launch of an expert is made anew
 	expertTraffic expertTraffic
 	stalls        *stalls
 	watch         laneWatch
@@ -146,6 +147,7 @@ func newLane(s *run, index laneID, dev device.Device) (*lane, error) {
 	for l := range r.plan.Layouts {
 		r.kinds = append(r.kinds, r.plan.Kind(l))
 	}
+	r.repeats = newRepeater(s.tiles, dev)
 	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocParams, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatches, r.makeTemplates, r.makeStalls, r.allocMatrices} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
@@ -301,6 +303,9 @@ func (x statesOnHost) state(s *slot, tokens int) layers.Hidden {
 func (statesOnHost) begin(*Pass) {}
 
 func (x statesOnHost) before(e enqueue, l schedule.Launch, v schedule.Visit) {
+	if l.MicroBatch < 0 { // experts copy none
+		return
+	}
 	up, down := x.r.plan.Spec.Crosses(v, x.r.plan.Layouts[v.Layer].Block, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
 	x.r.h2d.bytes.Add(up)
 	x.r.d2h.bytes.Add(down)

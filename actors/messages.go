@@ -239,13 +239,14 @@ type LossLanded struct {
 	Prog, Step int
 	Eval       bool
 	Sum        float64   // over all supervised tokens, in nats
+	Ahead      float64   // the same of multi-token prediction
 	Aux        float64   // the experts' balancing loss, to be added to the mean
 	Pairs      *PairSums // nil: the run does not train on pairs
 }
 
 func (m LossLanded) withResult(result any) message {
 	found := result.(losses)
-	m.Sum, m.Aux, m.Pairs = found.sum, found.aux, found.pairs
+	m.Sum, m.Ahead, m.Aux, m.Pairs = found.sum, found.ahead, found.aux, found.pairs
 	return m
 }
 
@@ -350,6 +351,7 @@ type StepReported struct{ Step int }
 type StepReport struct {
 	Step, Prog     int
 	Loss, GradNorm float64
+	Ahead          *float64 // mean loss of multi-token prediction, unweighted and not part of Loss; nil: it is not trained
 	LR             float64
 	Skipped        bool
 	Saved          bool // a checkpoint of the state after this step will be committed
@@ -376,6 +378,7 @@ type StepReport struct {
 type EvalReport struct {
 	Step   int
 	Loss   float64   // nats per supervised token, or the mean loss of the pairs
+	Ahead  *float64  // mean loss of multi-token prediction; nil: it is not trained
 	Tokens int64     // supervised tokens
 	Pairs  *PairSums // nil: the run does not train on pairs
 }

@@ -5,7 +5,7 @@ package actors
 // The counts of this file are for builds with the race detector. The model test runs all cores on
 // one goroutine, so the race detector finds nothing there and makes it ten times slower. So it
 // makes fewer random runs; builds without the race detector make all.
-const interleavings, fewInterleavings = 5_000, 1_500
+const interleavings, fewInterleavings = 5_000, 500
 
 // schedules is twice the number of steps in newly drawn orders of streams' work
 // (TestAdversarialSchedules). These orders come from the emulated driver, not from Go's scheduler,

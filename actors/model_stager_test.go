@@ -143,7 +143,7 @@ func (w *world) needGrad(e update) {
 }
 
 // needState checks that a layer's state, if it is on a disk, was read into memory before an action
-// that needs it. what names the action in the error, such as "updated".
+// that needs it. `what` names the action in the error, such as "updated".
 func (w *world) needState(layer int, what string) {
 	if !w.cfg.isOnDisk(layer) {
 		return

@@ -163,11 +163,11 @@ type offloadLoss struct {
 	Load float64
 }
 
-// losses is the result of offloadLoss: the sum of the losses, the load-balancing loss and, with preference pairs, their
-// sums. The message LossLanded carries them.
+// losses is the result of offloadLoss: the sum of the losses, the same of multi-token prediction, the load-balancing loss
+// and, with preference pairs, their sums. The message LossLanded carries them.
 type losses struct {
-	sum, aux float64
-	pairs    *PairSums
+	sum, ahead, aux float64
+	pairs           *PairSums
 }
 
 func (c *offloaderCore) step(msg message) []effect {
@@ -250,11 +250,12 @@ func (e offloadGrad) start(r *lane, w work) error {
 }
 
 func (e offloadLoss) start(r *lane, w work) error {
-	s, b, n := r.copying(r.d2h, e), r.batches[e.Slot], 4*int64(e.p.Batch.Tokens)
+	s, b, n := r.copying(r.d2h, e), r.batches[e.Slot], 4*int64(r.plan.Spec.Config.Streams())*e.p.Batch.Tokens
 	s.Wait(b.computed)
 	s.CopyD2H(r.lossHost[:n], b.losses.Mem().Slice(0, n))
 	s.Notify(r.landed(w, fmt.Sprintf("offload the losses of step %d", e.p.Step), func() any {
-		return losses{sum: sumF32(r.lossHost[:n]), aux: r.auxLoss(e.p, e.Load), pairs: r.landedPairs(e.p, r.lossHost[:n])}
+		sum, ahead := r.sumLosses(e.p.Batch, r.lossHost[:n])
+		return losses{sum: sum, ahead: ahead, aux: r.auxLoss(e.p, e.Load), pairs: r.landedPairs(e.p, r.lossHost[:n])}
 	}))
 	return nil
 }

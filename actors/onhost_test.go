@@ -17,6 +17,7 @@ func TestHiddenStatesOnTheHost(t *testing.T) {
 		"fp32":    func(*trial) {},
 		"bf16":    func(tr *trial) { tr.bf16, tr.tied, tr.qkNorm, tr.noClip = true, true, true, true },
 		"shards":  func(tr *trial) { tr.bf16, tr.shards, tr.gradBF16 = true, 3, true },
+		"experts": func(tr *trial) { tr.bf16, tr.experts, tr.chosen, tr.shared, tr.aux = true, 4, 2, true, true },
 		"one row": func(tr *trial) { tr.rows, tr.maxLen, tr.muon = 1, 60, true },
 	} {
 		t.Run(name, func(t *testing.T) {

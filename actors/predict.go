@@ -1,8 +1,11 @@
 package actors
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,10 +22,11 @@ import (
 // time of every event on a machine with known rates.
 
 // Predict runs o on a virtual clock with the rates of machine m, which must have passed rates.Machine.Check. After
-// every step it calls each, with the step's report and the busy time of every resource so far. It ignores Devices,
-// Home, Pool, Optimizer, Saver and OnStep of o, allocates no memory and reads no weights. Losses are 0, and all experts
-// get equally many tokens.
-func Predict(o Options, m *rates.Machine, each func(StepReport, virtualdevice.Use)) error {
+// every step it calls `each`, with the step's report and the busy time of every resource so far. The prediction goes on
+// for at most the seconds that each returns, until the next call. It also ends, with ctx's error, soon after ctx is
+// cancelled. Predict ignores Devices, Home, Pool, Optimizer, Saver and OnStep of o, allocates no memory and reads no
+// weights. Losses are 0, and all experts get equally many tokens.
+func Predict(ctx context.Context, o Options, m *rates.Machine, each func(StepReport, virtualdevice.Use) (seconds float64)) error {
 	dtype := o.Plan.Spec.Act.String()
 	for lane := range o.Plan.Lanes() {
 		if d := m.On(lane).Device; len(d.Products[dtype]) == 0 || len(d.Attention[dtype]) == 0 {
@@ -40,7 +44,8 @@ func Predict(o Options, m *rates.Machine, each func(StepReport, virtualdevice.Us
 	if err != nil {
 		return fmt.Errorf("predict: %w", err)
 	}
-	o.OnStep = func(r StepReport) { each(r, p.clock.Used()) }
+	end, done := math.Inf(1), ctx.Done()
+	o.OnStep = func(r StepReport) { end = p.clock.Time() + each(r, p.clock.Used()) }
 	o.predicted, o.Home = p, blankHome{o.Plan, tile, p}
 	if o.Plan.Ranks > 1 {
 		if m.Network == nil {
@@ -58,10 +63,21 @@ func Predict(o Options, m *rates.Machine, each func(StepReport, virtualdevice.Us
 		o.Devices = append(o.Devices, dev)
 	}
 	return execute(o, p, func(r *run) error {
-		if !p.clock.Run(func() bool { return len(r.hub.ended) > 0 }) {
+		more := p.clock.Run(func() bool {
+			select {
+			case <-done:
+				return true
+			default:
+				return p.clock.Time() >= end || len(r.hub.ended) > 0
+			}
+		})
+		switch {
+		case len(r.hub.ended) > 0:
+			return <-r.hub.ended
+		case !more:
 			return errors.New("predict: nothing is left that could happen, and the run has not ended")
 		}
-		return <-r.hub.ended
+		return ctx.Err() // nil at the end that each has set
 	})
 }
 
@@ -73,6 +89,7 @@ type prediction struct {
 	grads   []plan.Gradient // by layer
 	tiles   []layers.Tile
 	mail    map[address]*mailbox
+	spare   []*delivery // arrived, for reuse
 	blanks  [][]byte
 
 	sparedRead, sparedWritten int64 // bytes not moved to or from disks, because of compression
@@ -82,7 +99,15 @@ type prediction struct {
 type mailbox struct {
 	process *process
 	arrived []message
-	busy    bool // handling a message, or about to
+	busy    bool   // handling a message, or about to
+	handled func() // ends the handling of a message
+}
+
+// delivery is a message on its way to a mailbox.
+type delivery struct {
+	to     *mailbox
+	msg    message
+	arrive func()
 }
 
 // blankHome is the host.Home of a prediction. Its tiles have the right sizes but no content. All
@@ -135,16 +160,30 @@ func (p *prediction) free() {
 }
 
 func (p *prediction) start(s *process) error {
-	p.mail[s.id] = &mailbox{process: s}
+	m := &mailbox{process: s}
+	m.handled = func() {
+		m.busy = false
+		p.handle(m)
+	}
+	p.mail[s.id] = m
 	return nil
 }
 
 func (p *prediction) tell(to address, msg message) {
-	p.clock.After(p.machine.Host.Message/1e6, func() {
-		m := p.mail[to]
-		m.arrived = append(m.arrived, msg)
-		p.handle(m)
-	})
+	var d *delivery
+	if last := len(p.spare) - 1; last >= 0 {
+		d, p.spare = p.spare[last], p.spare[:last]
+	} else {
+		d = &delivery{}
+		d.arrive = func() {
+			m := d.to
+			m.arrived = append(m.arrived, d.msg)
+			p.spare = append(p.spare, d)
+			p.handle(m)
+		}
+	}
+	d.to, d.msg = p.mail[to], msg
+	p.clock.After(p.machine.Host.Message/1e6, d.arrive)
 }
 
 // handle lets an idle actor handle its next message. On the virtual clock the actor is then busy for as long as
@@ -154,13 +193,10 @@ func (p *prediction) handle(m *mailbox) {
 		return
 	}
 	msg := m.arrived[0]
-	m.arrived = m.arrived[1:]
+	m.arrived = slices.Delete(m.arrived, 0, 1)
 	m.busy = true
 	m.process.hub.handle(m.process, msg)
-	p.clock.After(0, func() {
-		m.busy = false
-		p.handle(m)
-	})
+	p.clock.After(0, m.handled)
 }
 
 func (p *prediction) begin(w work, started, f func()) {

@@ -1,7 +1,9 @@
 package actors
 
 import (
+	"math"
 	"math/rand"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"mt/device/virtual"
 	"mt/internal/testkit"
 	"mt/layers/schedule"
+	"mt/model"
 	"mt/plan/rates"
 )
 
@@ -31,7 +34,7 @@ func (tr trial) predict(t *testing.T, m *rates.Machine) (steps []StepReport) {
 	var out outcome
 	o := tr.options(nil, nil, nil, tr.plan(tr.config()), &out)
 	o.Schedule.NoSave = true
-	testkit.NoError(t, Predict(o, m, func(r StepReport, _ virtual.Use) { steps = append(steps, r) }))
+	testkit.NoError(t, Predict(t.Context(), o, m, func(r StepReport, _ virtual.Use) float64 { steps = append(steps, r); return math.Inf(1) }))
 	return steps
 }
 
@@ -102,6 +105,38 @@ func TestPredictionOfExperts(t *testing.T) {
 				t.Errorf("on demand %t, %d lanes: %+v", onDemand, lanes, s)
 			}
 		}
+	}
+}
+
+// plainDevice hides that a device is virtual, so that each launch of an expert is made anew.
+type plainDevice struct{ device.Device }
+
+// TestExpertsAreAlike: a prediction that repeats the launches of a layer's experts has the same reports as one that
+// makes each anew. One expert's second matrix is frozen, and another expert, so their launches differ. Experts get unequal
+// numbers of tokens.
+func TestExpertsAreAlike(t *testing.T) {
+	tr := base()
+	tr.experts, tr.chosen, tr.copyTiles, tr.steps = 5, 2, true, 2
+	var reports [2][]StepReport
+	for i, wrap := range []func(device.Device) device.Device{nil, func(d device.Device) device.Device { return plainDevice{d} }} {
+		var out outcome
+		p := tr.plan(tr.config())
+		for l := range p.Layouts {
+			for k := range p.Layouts[l].Tensors {
+				if x := &p.Layouts[l].Tensors[k]; x.Part == 3 && x.Role == model.RoleExpertDown || x.Part == 4 {
+					x.Frozen = true
+				}
+			}
+		}
+		o := tr.options(nil, nil, nil, p, &out)
+		o.Schedule.NoSave, o.Wrap = true, wrap
+		m := machine()
+		m.Device.Bandwidth, m.Device.Launch = 1, 3
+		m.Device.Products = map[string][]rates.Product{"fp32": {{Rate: 1e-3}}, "bf16": {{Rate: 1e-3}}}
+		testkit.NoError(t, Predict(t.Context(), o, m, func(r StepReport, _ virtual.Use) float64 { reports[i] = append(reports[i], r); return math.Inf(1) }))
+	}
+	if len(reports[0]) != 2 || !reflect.DeepEqual(reports[0], reports[1]) {
+		t.Errorf("repeated %+v, made anew %+v", reports[0], reports[1])
 	}
 }
 
@@ -181,7 +216,7 @@ func TestPredictionRepeats(t *testing.T) {
 	m := machine()
 	delete(m.Device.Products, "fp32")
 	var out outcome
-	err := Predict(tr.options(nil, nil, nil, tr.plan(tr.config()), &out), m, func(StepReport, virtual.Use) {})
+	err := Predict(t.Context(), tr.options(nil, nil, nil, tr.plan(tr.config()), &out), m, func(StepReport, virtual.Use) float64 { return math.Inf(1) })
 	if err == nil || !strings.Contains(err.Error(), "device.products.fp32") {
 		t.Errorf("no rates for fp32: %v", err)
 	}

@@ -440,14 +440,13 @@ func (r *lane) inMemory(_ layers.Tile, _ slot, layer int, from, bytes int64) []b
 // sourceLayers lists the layers from whose host tiles this lane copies. A lane may copy from another lane's layer if
 // two layers share a table.
 func (r *lane) sourceLayers() (out []int) {
-	for l := range r.schedule.Layers {
-		if slices.ContainsFunc(r.tiles, func(t layers.Tile) bool {
-			return r.schedule.On(t.Layer) == int(r.index) && slices.Contains(t.Sources(), l)
-		}) {
-			out = append(out, l)
+	for _, t := range r.tiles {
+		if r.schedule.On(t.Layer) == int(r.index) {
+			out = append(out, t.Sources()...)
 		}
 	}
-	return out
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // allocWeights allocates the weight slots of all classes (a class: slots of one size, such as the

@@ -112,7 +112,7 @@ func (t *rankComm) whenIdle(f func()) {
 }
 
 // collective begins a collective operation as work w of actor id. begin starts the operation and must call done at its
-// end. found, which may be nil, then computes the work's result. what names the operation in errors.
+// end. found, which may be nil, then computes the work's result. `what` names the operation in errors.
 func (r *run) collective(id address, w work, what string, begin func(done func(error)), found func() (any, error)) {
 	r.comm.beginOp()
 	begin(func(err error) {

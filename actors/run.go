@@ -136,6 +136,7 @@ func (r *run) spawn() error {
 	conductor.pairs = func(length int) (all, again int64) {
 		return o.Plan.Spec.Config.AttendedPairs(length), o.Plan.Spec.PairsAgain(length)
 	}
+	conductor.predictsAhead = o.Plan.Spec.Config.Ahead > 0
 	if o.Preferences != nil {
 		conductor.likelihood = o.Preferences.Likelihood
 	}

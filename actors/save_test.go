@@ -261,8 +261,11 @@ func TestStopAnywhere(t *testing.T) {
 			tr := small()
 			tr.steps, tr.saveSteps = 3, 2
 			tr.noClip = name != "clip"
-			stopped := map[int]bool{}
-			for at, reached := 1, true; reached; at += 3 {
+			stopped, every := map[int]bool{}, 3
+			if testkit.Race {
+				every = 13
+			}
+			for at, reached := 1, true; reached; at += every {
 				stop := make(chan struct{})
 				rec := &recorder{}
 				run := tr

@@ -156,6 +156,11 @@ func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 		"muon-experts": func(tr *trial) {
 			tr.muon, tr.bf16, tr.experts, tr.chosen, tr.depths.MatrixBuffers = true, true, 5, 3, 2
 		},
+		"ahead-noise":      func(tr *trial) { tr.ahead, tr.noise, tr.micro = true, true, 12 },
+		"ahead-parts-tied": func(tr *trial) { tr.ahead, tr.tied, tr.shards, tr.bf16, tr.gradBF16 = true, true, 3, true, true },
+		"ahead-experts": func(tr *trial) {
+			tr.ahead, tr.experts, tr.chosen, tr.order, tr.noClip = true, 5, 3, schedule.Lanes, true
+		},
 		"pairs":              func(tr *trial) { tr.pairs = op.Sigmoid },
 		"pairs-parts-bf16":   func(tr *trial) { tr.pairs, tr.shards, tr.bf16, tr.gradBF16 = op.IPO, 3, true, true },
 		"pairs-tied-no-clip": func(tr *trial) { tr.pairs, tr.tied, tr.noClip, tr.micro = op.Hinge, true, true, 1 },

@@ -148,8 +148,8 @@ func (t *tracer) uses(c credit, p *piece) (before *piece) {
 	return before
 }
 
-// follows records that p uses the content of slot c and was caused by the previous user, in the same step. It draws an
-// arrow called message from the previous user to p.
+// follows records that piece p of the timeline uses the slot of credit c, and that the piece which used the slot before
+// caused p, in the same step. It draws an arrow called message from that piece to p.
 func (t *tracer) follows(message string, c credit, p *piece) {
 	if before := t.uses(c, p); before != nil {
 		p.step = before.step
@@ -230,7 +230,7 @@ func (t *tracer) ended(p *piece) {
 	p.arrows, p.holds = nil, nil
 }
 
-// begin records that actor id begins work do on the host. It returns the piece to pass to done.
+// begin records that actor id begins work `do` on the host. It returns the piece to pass to done.
 func (t *tracer) begin(id address, do task) *piece {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -170,7 +170,7 @@ func (l *laneTracer) copying(s *countedStream, do task) {
 	followed.begins(p)
 }
 
-// matrix records the operations on stream s for orthogonalizing a matrix (Muon). what names them in
+// matrix records the operations on stream s for orthogonalizing a matrix (Muon). `what` names them in
 // the trace, for example "bring up" for the copy to the device.
 func (l *laneTracer) matrix(s *countedStream, what string, e orthogonalize) {
 	l.mu.Lock()

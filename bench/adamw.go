@@ -140,7 +140,7 @@ func keptBytes(planes []optim.State) int {
 }
 
 // rates sets the rates of the row from the times of updates, copies and gradient norms. elems is
-// the number of parameters. kept is the number of bytes of weights and planes per parameter.
+// the number of parameters. `kept` is the number of bytes of weights and planes per parameter.
 func (row *AdamWRow) rates(elems int64, kept int, updates, copies, norms []time.Duration) {
 	gradBytes := 4
 	if row.Grad == "bf16" {

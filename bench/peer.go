@@ -42,7 +42,7 @@ type peer struct {
 }
 
 // startPeer runs the interpreter python with args, a script and its arguments. It returns when the script is ready.
-// needs describes the required Python packages, for errors. The process is killed when ctx ends.
+// `needs` describes the required Python packages, for errors. The process is killed when ctx ends.
 func startPeer(ctx context.Context, python, needs string, args ...string) (*peer, error) {
 	p := &peer{cmd: exec.CommandContext(ctx, python, args...)}
 	p.cmd.Stderr = &p.stderr

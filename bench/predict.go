@@ -129,7 +129,7 @@ func Predict(ctx context.Context, o PredictOptions) (_ *Predictions, err error) 
 	return summary(m.Name, o, all), nil
 }
 
-// compare runs c once and predicts the run from the machine rates m. then is the gauge's step time
+// compare runs c once and predicts the run from the machine rates m. `then` is the gauge's step time
 // when m was measured. If the gauge now reads another time, compare scales m by the ratio before it
 // predicts.
 func (c *configuration) compare(ctx context.Context, g *gauge, m *rates.Machine, then float64, steps int) error {

@@ -53,6 +53,9 @@ func TestDraw(t *testing.T) {
 // round, and once more if its speed has changed meanwhile.
 func TestPredict(t *testing.T) {
 	testkit.NotShort(t)
+	if testkit.Race {
+		t.Skip("trains for minutes under the race detector, which other tests of the engine run under")
+	}
 	asked := 0
 	o := PredictOptions{Configurations: 2, Rounds: 2, Steps: 1, Only: -1, Rates: func(context.Context) (*rates.Machine, error) {
 		asked++

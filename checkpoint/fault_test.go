@@ -230,6 +230,7 @@ func TestKilled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if name != "replacing" {
 				testkit.NotShort(t)
+				testkit.DrawnInRace(t, 3)
 			}
 			seen := map[int]int{}
 			for i := 1; i < 1000; i++ {

@@ -76,7 +76,7 @@ func (g grid) at(row int64) int64 {
 	return (min(row/g.lines, g.slices-1)*g.down() + row%g.lines/g.rows) * g.across()
 }
 
-// blocks calls do for each part of a row that lies in one block. The part is the row's elements [from, to); scale
+// blocks calls `do` for each part of a row that lies in one block. The part is the row's elements [from, to); scale
 // is the index of the block's scale.
 func (g grid) blocks(row int64, do func(from, to, scale int64)) {
 	scale := g.at(row)

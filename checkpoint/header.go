@@ -109,7 +109,7 @@ func readHeader(r io.Reader, size int64) (header, error) {
 	return h, nil
 }
 
-// truncated returns an errTruncated if err is the end of the file, or nil after too few bytes. what names the part
+// truncated returns an errTruncated if err is the end of the file, or nil after too few bytes. `what` names the part
 // that was being read. Other errors are returned unchanged.
 func truncated(err error, what string) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

@@ -68,8 +68,10 @@ func LoadModel(dir string, layers []Layer, tokens int, progress Progress) (other
 	if err != nil {
 		return nil, fmt.Errorf("load model: %w", err)
 	}
-	if err := src.checkTied(rest.tied, layouts[0]); err != nil {
-		return nil, fmt.Errorf("load model: %w", err)
+	for _, r := range rest.repeated {
+		if err := src.checkRepeated(r); err != nil {
+			return nil, fmt.Errorf("load model: %w", err)
+		}
 	}
 	if err := src.readAll(targets, layers, progress); err != nil {
 		return nil, fmt.Errorf("load model: %w", err)
@@ -105,6 +107,7 @@ func CheckModel(dir string, layouts []model.Layout) error {
 func (s *source) match(layouts []model.Layout) ([]target, error) {
 	var out []target
 	var missing []string
+	module := false // the first missing tensor belongs to multi-token prediction
 	for i, l := range layouts {
 		for _, e := range entriesOf(i, l, planeF32) {
 			t, err := s.target(e)
@@ -112,13 +115,17 @@ func (s *source) match(layouts []model.Layout) ([]target, error) {
 				return nil, err
 			}
 			if t.entry == nil {
+				module = module || missing == nil && l.Kind == model.AheadInput && e.layout.Role != model.RoleFinalNorm
 				missing = append(missing, e.name)
 			} else {
 				out = append(out, t)
 			}
 		}
 	}
-	if len(missing) > 0 {
+	switch {
+	case module:
+		return nil, fmt.Errorf("%s: %s missing: the directory has no module for multi-token prediction, which train_mtp trains; take one that has it, or set train_mtp to false", s.dir, several("tensor", missing))
+	case missing != nil:
 		return nil, fmt.Errorf("%s: %s missing%s", s.dir, several("tensor", missing), s.whyMissing(missing))
 	}
 	return out, nil
@@ -300,9 +307,17 @@ type Source struct {
 
 // others are the tensors of a directory that belong to no parameter.
 type others struct {
-	entries []*entry
-	tied    string // name of a stored head that is tied to the embedding; "": none
-	counts  Counts
+	entries  []*entry
+	repeated []repeated
+	counts   Counts
+}
+
+// repeated is a stored tensor that repeats a parameter, such as a head that is tied to the embedding. Saves write the
+// trained parameter in its place.
+type repeated struct {
+	name, of string // names of the tensor, and of the parameter's tensor
+	// tie says in an error why the two are the same, and advice what to do if they differ.
+	tie, advice string
 }
 
 // OpenSource opens the weights in the model directory dir. It reads only headers. It fails if LoadModel could not
@@ -339,17 +354,14 @@ func (o WriterOptions) files() []*file {
 	if o.Source == nil {
 		return modelFiles(o.MaxShardBytes, weights)
 	}
-	tied, beside := *weights[0], []*entry(nil) // the trained embedding; a copy of the stored head would differ from it
-	if o.SaveDType == AsRead {
-		weights = o.Source.asRead(weights)
+	var beside []*entry
+	for _, r := range o.Source.repeated {
+		again := *weights[slices.IndexFunc(weights, func(e *entry) bool { return e.name == r.of })] // trained; the stored tensor would differ from it
+		again.name = r.name
+		beside = append(beside, &again)
 	}
-	if o.Source.tied != "" {
-		tied.name = o.Source.tied
-		if o.SaveDType == AsRead {
-			beside = append(beside, o.Source.asRead([]*entry{&tied})...)
-		} else {
-			beside = append(beside, &tied)
-		}
+	if o.SaveDType == AsRead {
+		weights, beside = o.Source.asRead(weights), o.Source.asRead(beside)
 	}
 	for _, e := range o.Source.entries {
 		copied := *e // a copy, since every save sets the offset
@@ -395,11 +407,11 @@ func (s *source) others(layouts []model.Layout) (others, error) {
 			}
 			continue
 		}
-		if known.tied[name] {
-			if err := s.checkShape(name, layouts[0]); err != nil {
+		if r, ok := known.repeated[name]; ok {
+			if err := s.checkShape(r, known.shapes[r.of]); err != nil {
 				return others{}, err
 			}
-			out.tied = name
+			out.repeated = append(out.repeated, r)
 			continue
 		}
 		if why := known.refuses(name); why != "" && !s.where[name].tensors[name].untrained() {
@@ -430,26 +442,23 @@ func (s *source) copied(name string) *entry {
 	return e
 }
 
-// checkShape checks the shape of the tensor head, which is stored although it is tied to the embedding. It must be
-// the embedding's shape.
-func (s *source) checkShape(head string, embedding model.Layout) error {
-	sh, want := s.where[head], entriesOf(0, embedding, planeF32)[0].shape
-	if in := sh.tensors[head]; !slices.Equal(in.shape, want) {
-		return fmt.Errorf("%s: tensor %q: its shape is %v, but config.json ties it to the embedding, which is %v",
-			sh.path, head, in.shape, want)
+// checkShape checks the shape of a tensor that repeats a parameter of shape want.
+func (s *source) checkShape(r repeated, want []int64) error {
+	sh := s.where[r.name]
+	if in := sh.tensors[r.name]; !slices.Equal(in.shape, want) {
+		return fmt.Errorf("%s: tensor %q: its shape is %v, but %s, which is %v", sh.path, r.name, in.shape, r.tie, want)
 	}
 	return nil
 }
 
-// checkTied checks that the tensor head, stored although tied to the embedding, equals the embedding. It compares
-// them only if both have the same dtype.
-func (s *source) checkTied(head string, embedding model.Layout) error {
-	table := embedding.Tensors[0].Stored[0].Name
-	a, b := s.where[head], s.where[table]
+// checkRepeated checks that a tensor that repeats a parameter equals it. It compares them only if both have the same
+// dtype.
+func (s *source) checkRepeated(r repeated) error {
+	a, b := s.where[r.name], s.where[r.of]
 	if a == nil || b == nil {
 		return nil
 	}
-	x, y := a.tensors[head], b.tensors[table]
+	x, y := a.tensors[r.name], b.tensors[r.of]
 	if x.dtype != y.dtype || x.bytes != y.bytes {
 		return nil
 	}
@@ -461,8 +470,7 @@ func (s *source) checkTied(head string, embedding model.Layout) error {
 			return err
 		}
 		if !bytes.Equal(p, q) {
-			return fmt.Errorf("%s: tensor %q: differs from %q, to which config.json ties it: set tie_word_embeddings to false there, or remove the tensor",
-				a.path, head, table)
+			return fmt.Errorf("%s: tensor %q: differs from %q, %s", a.path, r.name, r.of, r.advice)
 		}
 		at += int64(len(p))
 		return nil
@@ -475,7 +483,9 @@ type table struct {
 	modules map[string]bool // names without their last part: a module with a weight may also have a bias
 	blocks  string          // "model.layers.", or the prefix beside a vision tower
 	count   int             // number of decoder blocks
-	tied    map[string]bool // names of a head that is stored although it is tied
+	// repeated has the tensors that may repeat a parameter, by name, and shapes the shapes of the parameters' tensors.
+	repeated map[string]repeated
+	shapes   map[string][]int64
 }
 
 // blocksOf returns what precedes the block's number in the names of the blocks' tensors, such as "model.layers.".
@@ -490,7 +500,7 @@ func blocksOf(layouts []model.Layout) string {
 }
 
 func tableOf(layouts []model.Layout) table {
-	t := table{names: map[string]bool{}, modules: map[string]bool{}, tied: map[string]bool{}, blocks: blocksOf(layouts)}
+	t := table{names: map[string]bool{}, modules: map[string]bool{}, repeated: map[string]repeated{}, shapes: map[string][]int64{}, blocks: blocksOf(layouts)}
 	top := strings.TrimSuffix(t.blocks, "layers.")
 	for _, l := range layouts {
 		if l.Kind != model.Embedding && l.Kind != model.Head {
@@ -498,10 +508,20 @@ func tableOf(layouts []model.Layout) table {
 		}
 		if l.Tied {
 			for _, head := range []string{"lm_head", strings.TrimSuffix(top, "model.") + "lm_head"} {
-				t.tied[head+".weight"], t.modules[head] = true, true
+				t.modules[head] = true
+				t.repeated[head+".weight"] = repeated{name: head + ".weight", of: layouts[0].Tensors[0].Stored[0].Name, tie: "config.json ties it to the embedding",
+					advice: "to which config.json ties it: set tie_word_embeddings to false there, or remove the tensor"}
 			}
 		}
+		for _, e := range entriesOf(0, l, planeF32) {
+			t.shapes[e.name] = e.shape
+		}
 		for _, p := range l.Tensors {
+			for _, name := range p.Repeated {
+				of := p.Stored[0].Name
+				t.repeated[name] = repeated{name: name, of: of, tie: fmt.Sprintf("multi-token prediction shares %q", of),
+					advice: "which multi-token prediction shares: set train_mtp to false, or remove the tensor"}
+			}
 			for _, st := range p.Stored {
 				if !p.Ref {
 					t.names[st.Tensor()], t.modules[moduleOf(st.Tensor())] = true, true
@@ -566,8 +586,8 @@ type stored struct {
 	packed packed
 }
 
-// unpacked changes e if it copies a quantized tensor: the copy is then decoded to the dtype of
-// plane p. It returns e in any case.
+// unpacked returns the entry e. If the tensor that e copies is quantized, the copy is to be decoded: e then has the dtype
+// of p and the bytes that this takes.
 func (e *entry) unpacked(p plane) *entry {
 	if e.from.packed != nil {
 		e.plane, e.dtype, e.bytes = p, p.dtype, e.elems*p.size()

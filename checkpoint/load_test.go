@@ -47,15 +47,16 @@ func TestTowers(t *testing.T) {
 }
 
 // tower are the names of what stands beside a language model in recorded models.
-var tower = regexp.MustCompile(`^(model\.)?(visual|vision_tower|audio_tower|embed_vision|embed_audio|multi_modal_projector|mtp)\.`)
+var tower = regexp.MustCompile(`^(model\.)?(visual|vision_tower|audio_tower|embed_vision|embed_audio|multi_modal_projector|mm_projector|vision_adapter|vision_projection|mtp)\.`)
 
 // TestFixtures: a recorded model that is read and written in fp32 has every tensor byte for byte,
-// whether memory holds bf16 or fp32 weights. A vision tower's tensors are copied.
+// whether memory holds bf16 or fp32 weights. Matrices of indexers, which are frozen, are the exception in bf16. A vision tower's tensors are copied.
 func TestFixtures(t *testing.T) {
 	for i, dir := range testkit.Recordings(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			if i%8 != 0 {
 				testkit.NotShort(t)
+				testkit.DrawnInRace(t, 5)
 			}
 			dir := filepath.Join(dir, "model")
 			c := testkit.Must(model.LoadDir(dir))(t)
@@ -83,7 +84,7 @@ func TestFixtures(t *testing.T) {
 				beside.Close()
 				_, got := tensorsOf(t, out)
 				for n, w := range want {
-					if !bytes.Equal(got[n], w) {
+					if rounded := bf16 && strings.Contains(n, ".indexer.w"); !rounded && !bytes.Equal(got[n], w) { // a frozen matrix is bf16
 						t.Errorf("%s differs", n)
 					}
 				}
@@ -899,6 +900,9 @@ func TestWhyMissing(t *testing.T) {
 // with a very large, but possible number is read.
 func TestTooManyTensors(t *testing.T) {
 	testkit.NotShort(t)
+	if testkit.Race {
+		t.Skip("parses long headers on one goroutine")
+	}
 	header := func(n int) []byte {
 		text := []byte(`{"__metadata__":{"format":"pt"}`)
 		for i := range n {

@@ -61,7 +61,7 @@ type stretch struct {
 	first, stride int64
 }
 
-// stretches calls do for every stretch of p in the lines [from, to) of its tensor. Lines are numbered through all
+// stretches calls `do` for every stretch of p in the lines [from, to) of its tensor. Lines are numbered through all
 // slices.
 func (p placed) stretches(from, to int64, do func(stretch)) {
 	at, lines, line, cols := p.at.Place, p.lines(), p.line(), int64(p.layout.Cols)
@@ -119,7 +119,7 @@ func (e *entry) collect(l Layer, elem, n int64, buf []byte) []byte {
 // stretchBytes is the size of the buffer through which the elements of a stretch are copied.
 const stretchBytes = 4096
 
-// parts splits s into stretches of at most stretchBytes bytes and calls do for each. size is the
+// parts splits s into stretches of at most stretchBytes bytes and calls `do` for each. size is the
 // bytes of an element.
 func (s stretch) parts(size int64, do func(stretch)) {
 	step := stretchBytes / size

@@ -52,6 +52,8 @@ type MicroBatch struct {
 	RowPos   []int32 // (Tokens)
 	// Supervised counts the targets that are not IgnoreIndex.
 	Supervised int64
+	// SupervisedAhead counts the targets of AheadTargets that are not IgnoreIndex.
+	SupervisedAhead int64
 	// Pairs are the pairs of its documents in order. No pair is split between micro-batches.
 	Pairs []Pair
 }
@@ -71,8 +73,10 @@ type Batch struct {
 	UniqueIDs    []int32 // distinct ids of the batch, in rising order
 	Tokens       int64
 	Supervised   int64 // over all micro-batches; the loss is divided by AllSupervised
-	Pairs        int64 // over all micro-batches; AllPairs covers all ranks
-	Chosen       int64 // targets of the pairs' chosen answers; AllChosen covers all ranks
+	// SupervisedAhead counts the tokens after the next that are targets, over all micro-batches.
+	SupervisedAhead int64
+	Pairs           int64 // over all micro-batches; AllPairs covers all ranks
+	Chosen          int64 // targets of the pairs' chosen answers; AllChosen covers all ranks
 	// Ranks covers all ranks of the step; nil: this batch is the whole step.
 	Ranks *AllRanks
 	// Pos is the data position after this batch: rows consumed since the start of training, over all epochs.
@@ -92,6 +96,7 @@ func NewBatch(step int, rows []Row, maxTokens int) *Batch {
 		mb := newMicroBatch(rows[:n], tokens)
 		b.Tokens += int64(mb.Tokens)
 		b.Supervised += mb.Supervised
+		b.SupervisedAhead += mb.SupervisedAhead
 		b.Pairs += int64(len(mb.Pairs))
 		for _, r := range rows[:n] {
 			b.Chosen += r.chosen()
@@ -142,6 +147,17 @@ func (mb *MicroBatch) add(ids, labels []int32) {
 	mb.CuSeqlens = append(mb.CuSeqlens, int32(len(mb.IDs)))
 	mb.MaxSeqlen = max(mb.MaxSeqlen, n)
 	mb.Supervised += supervised(labels)
+	mb.SupervisedAhead += supervised(labels[min(1, n):])
+}
+
+// AheadTargets returns for each position the token to predict after the next, which is the next position's target.
+// IgnoreIndex: none, as at the last two positions of a document.
+func (mb *MicroBatch) AheadTargets() []int32 {
+	out := make([]int32, 0, mb.Tokens)
+	for i, first := range mb.CuSeqlens[:len(mb.CuSeqlens)-1] {
+		out = append(append(out, mb.Targets[first+1:mb.CuSeqlens[i+1]]...), IgnoreIndex)
+	}
+	return out
 }
 
 // IDs returns the token ids of micro-batch i.
@@ -221,11 +237,13 @@ func (r Row) labels() []int32 {
 }
 
 // Supervised returns the number of the row's tokens that are in the loss. The first token of each document is not.
-func (r Row) Supervised() int64 {
-	var sum int64
+func (r Row) Supervised() int64 { return r.supervisedFrom(1) }
+
+// supervisedFrom counts the row's supervised tokens, from the token with this index on in each document.
+func (r Row) supervisedFrom(index int) (sum int64) {
 	first, labels := 0, r.labels()
 	for n := range r.docs() {
-		sum += supervised(labels[first : first+n])
+		sum += supervised(labels[first+min(index-1, n) : first+n])
 		first += n
 	}
 	return sum
@@ -262,7 +280,7 @@ type Sampler struct {
 	perStep int
 	seed    int64
 	shuffle bool
-	// Steps 1 to done have taken the rows before data position at; step done+1 begins there. From sets both;
+	// The first `done` steps have taken the rows before data position `at`, where the next step begins. From sets both;
 	// otherwise they are 0.
 	done int
 	at   int64
@@ -368,8 +386,10 @@ type AllRanks struct {
 	StandIn    bool
 	Tokens     int64 // of the global batch
 	Supervised int64 // of the global batch; divisor of the loss
-	Pairs      int64 // of the global batch
-	Chosen     int64 // of the global batch: targets of the pairs' chosen answers
+	// SupervisedAhead is the divisor of the loss of multi-token prediction.
+	SupervisedAhead int64
+	Pairs           int64 // of the global batch
+	Chosen          int64 // of the global batch: targets of the pairs' chosen answers
 	// Docs are the lengths of the documents of the global batch, in tokens.
 	Docs  []int32
 	First int // tokens of the global batch before this rank's
@@ -391,6 +411,14 @@ func (b *Batch) AllSupervised() int64 {
 		return b.Supervised
 	}
 	return b.Ranks.Supervised
+}
+
+// AllSupervisedAhead returns the number of targets among the tokens after the next in the global batch.
+func (b *Batch) AllSupervisedAhead() int64 {
+	if b.Ranks == nil {
+		return b.SupervisedAhead
+	}
+	return b.Ranks.SupervisedAhead
 }
 
 // FirstToken returns how many tokens of the global batch come before this batch's first token.
@@ -447,6 +475,7 @@ func NewRankBatch(step int, rows []Row, maxTokens, rank, ranks int) *Batch {
 			all.First += len(r.IDs)
 		}
 		all.Supervised += r.Supervised()
+		all.SupervisedAhead += r.supervisedFrom(2)
 		all.Pairs += int64(len(r.Pairs))
 		all.Chosen += r.chosen()
 		for n := range r.docs() {

@@ -18,19 +18,19 @@ func TestNewBatch(t *testing.T) {
 	}
 	const no = IgnoreIndex
 	want := &Batch{
-		Step: 3, UniqueIDs: []int32{2, 5, 7, 9}, Tokens: 11, Supervised: 6,
+		Step: 3, UniqueIDs: []int32{2, 5, 7, 9}, Tokens: 11, Supervised: 6, SupervisedAhead: 4,
 		MicroBatches: []MicroBatch{{
 			Tokens: 7, IDs: []int32{5, 2, 5, 2, 9, 2, 7}, Index: []int32{1, 0, 1, 0, 3, 0, 2},
 			Targets:   []int32{2, 5, no, no, 2, 7, no},
 			Positions: []int32{0, 1, 2, 0, 1, 2, 3}, CuSeqlens: []int32{0, 3, 7}, MaxSeqlen: 4,
 			RowStart: []int32{0, 3, 5, 6, 7}, RowPos: []int32{1, 3, 5, 0, 2, 6, 4},
-			Supervised: 4,
+			Supervised: 4, SupervisedAhead: 3,
 		}, {
 			Tokens: 4, IDs: []int32{7, 5, 5, 9}, Index: []int32{2, 1, 1, 3},
 			Targets:   []int32{no, 5, 9, no},
 			Positions: []int32{0, 0, 1, 2}, CuSeqlens: []int32{0, 1, 4}, MaxSeqlen: 3,
 			RowStart: []int32{0, 0, 2, 3, 4}, RowPos: []int32{1, 2, 0, 3},
-			Supervised: 2,
+			Supervised: 2, SupervisedAhead: 1,
 		}},
 	}
 	if got := NewBatch(3, rows, 10); !reflect.DeepEqual(got, want) {
@@ -315,6 +315,25 @@ func TestSamplerRankBatch(t *testing.T) {
 		got, _, _ := flattened(own...)
 		if want, _, _ := flattened(whole); !slices.Equal(got, want) {
 			t.Errorf("step %d: the ranks have %v, want %v", step, got, want)
+		}
+	}
+}
+
+// TestAheadTargets: the target after the next is the next position's target, in each document alone. Its count follows
+// from labels and documents, also over all ranks.
+func TestAheadTargets(t *testing.T) {
+	const no = IgnoreIndex
+	rows := []Row{{IDs: []int32{1, 2, 3, 4, 5, 6, 7}, Labels: []int32{1, no, 3, 4, 5, no, 7}, Docs: []int32{4, 1, 2}}, {IDs: []int32{8, 9, 10}}}
+	b := NewBatch(1, rows, 100)
+	if got, want := b.MicroBatches[0].AheadTargets(), []int32{3, 4, no, no, no, no, no, 10, no, no}; !slices.Equal(got, want) {
+		t.Errorf("targets %v, want %v", got, want)
+	}
+	if b.AllSupervisedAhead() != 3 {
+		t.Errorf("%d targets, want 3", b.AllSupervisedAhead())
+	}
+	for rank, want := range []int64{2, 1} {
+		if part := NewRankBatch(1, rows, 100, rank, 2); part.SupervisedAhead != want || part.AllSupervisedAhead() != 3 {
+			t.Errorf("rank %d: %d of %d targets, want %d of 3", rank, part.SupervisedAhead, part.AllSupervisedAhead(), want)
 		}
 	}
 }

@@ -742,7 +742,7 @@ type journal struct {
 	At       position `json:"at"`
 }
 
-// commit makes everything written so far survive the end of this process, so that a later process can continue. at is
+// commit makes everything written so far survive the end of this process, so that a later process can continue. `at` is
 // how far the sources are read; a document must end there.
 func (w *cacheWriter) commit(at position) error {
 	if w.private {

@@ -125,7 +125,7 @@ func newEncoder(s *Spec) *encoder {
 	return e
 }
 
-// needTokenizer returns an error if the Spec has no tokenizer, otherwise nil. where is the location of the text that
+// needTokenizer returns an error if the Spec has no tokenizer, otherwise nil. `where` is the location of the text that
 // needs it.
 func (s *Spec) needTokenizer(where string) error {
 	switch {

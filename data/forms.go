@@ -402,7 +402,7 @@ func (c Columns) ofText(name string) error {
 	return nil
 }
 
-// errNoColumn returns the error of a file in which no column has a name that mt knows. all lists the file's columns.
+// errNoColumn returns the error of a file in which no column has a name that mt knows. `all` lists the file's columns.
 func errNoColumn(all []string) error {
 	return fmt.Errorf("no column that could be trained on among %q; say which they are: %s, %s, or %s and %s; or name them in %s",
 		all, textColumnKey, messagesColumnKey, promptColumnKey, responseColumnKey, infoName)

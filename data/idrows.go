@@ -237,8 +237,8 @@ func (r *jsonRow) restarts(fields map[string]json.RawMessage, from, to int) (sta
 	return starts, nil
 }
 
-// divide records in r.ends the end of each of the row's documents, which begin at starts. The values of starts count
-// the shift padding tokens that were removed from the row's front. Documents without a supervised token are dropped:
+// divide records in r.ends the end of each of the row's documents, which begin at starts. The row's front had padding
+// tokens, which were removed; `shift` is their number, and the values of starts still count them. Documents without a supervised token are dropped:
 // no other document attends to them, so they would have no effect.
 func (r *jsonRow) divide(starts []int, shift int) error {
 	slices.Sort(starts)

@@ -250,7 +250,7 @@ func hex4(s []byte) rune {
 
 // rowFields returns the fields of a row by name. CSV and TSV files, and string columns of other
 // formats, hold a list as a string of JSON text. If the field may be a list, rowFields replaces the
-// string by the list. The function lists decides this from the field's name and the list (see
+// string by the list. The function `lists` decides this from the field's name and the list (see
 // Spec.lists).
 func rowFields(row []byte, lists func(name string, value []byte) bool) (map[string]json.RawMessage, error) {
 	fields, err := fieldsOf(row)

@@ -116,7 +116,7 @@ func (l *layout) check(t tokenizer.Tokenizer) error {
 		l.name, strings.Join(lacking, `", "`))
 }
 
-// eosOf returns the token that ends answers in the layout. own is the tokenizer's own EOS; most layouts use it.
+// eosOf returns the token that ends answers in the layout. `own` is the tokenizer's own EOS; most layouts use it.
 func (l *layout) eosOf(t tokenizer.Tokenizer, own int32) int32 {
 	if l.replaces {
 		if id, ok := t.TokenID(l.ends[0]); ok {

@@ -257,7 +257,7 @@ func (d *Dataset) length(doc int64) (sum int64) {
 	return sum
 }
 
-// example appends the location of document doc to the list to, unless the list has ReportExamples entries already.
+// example appends the location of document doc to the list `to`, unless the list has ReportExamples entries already.
 func (d *Dataset) example(to []string, doc int64) []string {
 	if len(to) < ReportExamples {
 		to = append(to, d.c.where(doc))

@@ -736,7 +736,7 @@ func (f *parquetField) pass() error {
 	return nil
 }
 
-// append appends f's value in this row as JSON. It fails if dst becomes longer than the limit most, in bytes. Source:
+// append appends f's value in this row as JSON. It fails if dst becomes longer than the limit `most`, in bytes. Source:
 // the record assembly of Melnik et al., "Dremel", 2010.
 func (f *parquetField) append(dst []byte, most int) ([]byte, error) {
 	if len(dst) > most {

@@ -13,7 +13,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// callingChat returns a row whose second message calls a tool. more is additional JSON of this
+// callingChat returns a row whose second message calls a tool. `more` is additional JSON of this
 // message.
 func callingChat(more string) string {
 	return `{"tools":[{"name":"f"}],"messages":[{"role":"user","content":"h"},{"role":"assistant",` + more + `"tool_calls":[{"type":"function","function":{"name":"f","arguments":"{\"k\": \"None\"}"}}]},` +

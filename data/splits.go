@@ -141,7 +141,7 @@ var (
 )
 
 // wordPatterns returns for each split a pattern that matches file names with one of the split's words (splitWords).
-// behind is a pattern of what must follow the word.
+// `behind` is a pattern of what must follow the word.
 func wordPatterns(behind string) map[string]*regexp.Regexp {
 	out := map[string]*regexp.Regexp{}
 	for _, s := range splitWords {
@@ -597,7 +597,7 @@ func cardSplits(dir string, files []source, config string) (*repository, error) 
 }
 
 // dirSplits returns the splits of config c, which names a directory inside dir instead of files. The files' names
-// decide their split. how names the card.
+// decide their split. `how` names the card.
 func dirSplits(dir, how string, c *cardConfig, files []source) (*repository, error) {
 	sub := filepath.Join(dir, c.Dir)
 	files = below(sub, files)

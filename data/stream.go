@@ -158,7 +158,7 @@ func uncompressed(name string) (base, codec string) {
 	return name, ""
 }
 
-// ends reports whether name ends with one of the strings in the list with.
+// ends reports whether name ends with one of the strings in the list `with`.
 func ends(name string, with []string) bool {
 	return slices.ContainsFunc(with, func(w string) bool { return strings.HasSuffix(name, w) })
 }

@@ -123,7 +123,7 @@ func (e *encoder) ended() *answerEnds {
 }
 
 // endsTurn reports whether text, an assistant's turn as the template wrote it, contains the end of the turn, such as
-// <|im_end|>. Otherwise only the next turn's marker ends it. last is the turn's last token.
+// <|im_end|>. Otherwise only the next turn's marker ends it. `last` is the turn's last token.
 func (e *encoder) endsTurn(text string, last int32) bool {
 	end := e.ended()
 	written := ""

@@ -71,7 +71,7 @@ var reading struct {
 }
 
 // checkAvailable returns an error if bytes exceed the memory that is available. Without this check Linux would grant
-// the memory, and kill the process when it touches the pages. what is the purpose of the memory, for the error.
+// the memory, and kill the process when it touches the pages. `what` is the purpose of the memory, for the error.
 func checkAvailable(what string, bytes int64) error {
 	reading.Lock()
 	defer reading.Unlock()

@@ -10,7 +10,7 @@ import (
 const matrixPiece = 1 << 15
 
 // PrepareMatrix does the first half of a Muon update of matrix m. It updates the momentum of m by its part of g, the
-// gradient of the whole layer. Then it writes the matrix to orthogonalize to u (m.Rows, m.Cols). by is the update's
+// gradient of the whole layer. Then it writes the matrix to orthogonalize to u (m.Rows, m.Cols). `by` is the update's
 // arithmetic. PrepareMatrix returns when the work is complete.
 func (l *LayerState) PrepareMatrix(m optim.Matrix, g, u optim.Grad, by *optim.MatrixUpdate) {
 	g.Check(fmt.Sprintf("prepare a matrix of layer %d", l.Layout.Index), l.Layout.Elems)

@@ -16,6 +16,7 @@ func (t *Templates) AttentionForward(s device.Stream, block int, w Weights, y, x
 	t.spec.fits(mb.Tokens)
 	l := t.newLaunch(s, withoutMLP, block, w, mb, saved, ws, false)
 	l.between(x, y)
+	l.passOn()
 	l.attention()
 	for c := range l.chunks() {
 		fetch(s, c, l.x)
@@ -83,7 +84,7 @@ func (l *launch) rotate(c span) {
 func (l *launch) normHeads(y, x device.Tensor, c span) {
 	d := l.dims
 	a := op.RMSNorm{Y: y, RStd: l.rstdQ.of(c), X: x, W: l.headNorm(model.RoleQNorm), Rows: c.n, Groups: d.qGroups, Dim: d.q / d.qGroups,
-		XStride: d.raw, YStride: d.qkv, Eps: l.spec.Config.RMSNormEps, Offset: l.spec.Config.NormOffset}
+		XStride: d.raw, YStride: d.qkv, Eps: l.spec.Config.RMSNormEps, Offset: l.headOffset()}
 	op.Do(l.dev, l.s, a)
 	if d.shared {
 		return
@@ -102,13 +103,23 @@ func (l *launch) normHeads(y, x device.Tensor, c span) {
 // uses keys as values too, this is the keys' column.
 func (d dims) rawV() int { return d.raw - d.kv }
 
-// headOnes returns the weight of a norm of heads without weights: ones. It is empty in a prediction, which has no
-// tables.
-func (l *launch) headOnes() device.Tensor {
-	if l.ones.None() {
-		return l.ones
+// headOnes returns the weight of a norm of heads without weights.
+func (l *launch) headOnes() device.Tensor { return l.onesOf(l.dims.headDim) }
+
+// onesOf returns n ones, the weights of a norm without weights. It is empty in a prediction, which has no tables.
+func (t *Templates) onesOf(n int) device.Tensor {
+	if t.ones.None() {
+		return t.ones
 	}
-	return l.ones.Slice(0, int64(l.dims.headDim))
+	return t.ones.Slice(0, int64(n))
+}
+
+// headOffset returns the number that is added to the weights of the q/k norm.
+func (l *launch) headOffset() float32 {
+	if l.spec.Config.QKNormPlain {
+		return 0
+	}
+	return l.spec.Config.NormOffset
 }
 
 // headNorm returns the weight of the q/k norm with role r: ones if the norm has no weights.
@@ -189,13 +200,13 @@ func (l *launch) attend() {
 		l.recur(device.Tensor{}, device.Tensor{})
 		return
 	}
-	if l.spec.OnHost {
+	if l.dims.groups {
 		l.attendGroups()
 		return
 	}
 	q, k, v := l.heads()
-	op.Do(l.dev, l.s, op.Attention{AttentionShape: l.shape(), O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
-		QStride: l.dims.qkv, KStride: l.dims.qkv})
+	l.attendTo(op.Attention{AttentionShape: l.shape(), O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
+		QStride: l.dims.qkv, KStride: l.dims.qkv}, l.index.k.t)
 	l.sink(l.o.t, l.lse, 0, l.dims.heads)
 }
 
@@ -229,7 +240,7 @@ func (l *launch) attentionOut(out rows, c span) {
 
 // addNormed writes y (n, h) = residual + RMSNorm(x) for n rows, by the norm with weight w; residual may be y.
 func (t *Templates) addNormed(s device.Stream, y, residual, x, w device.Tensor, n int) {
-	a := t.rmsNorm(y, device.Tensor{}, x, w, n)
+	a := t.outNorm(y, device.Tensor{}, x, w, n)
 	a.Residual = residual
 	op.Do(t.dev, s, a)
 }

@@ -101,7 +101,7 @@ func (l *launch) attentionBackward() {
 
 // attendBackward writes l.dqkv: the gradients of v and of q and k as attention reads them, after norm and rotation.
 func (l *launch) attendBackward() {
-	if l.spec.OnHost {
+	if l.dims.groups {
 		l.attendGroupsBackward()
 		return
 	}
@@ -112,9 +112,14 @@ func (l *launch) attendBackward() {
 	d := l.dims
 	q, k, v := l.heads()
 	dq := l.dqkv.t
-	op.Do(l.dev, l.s, op.AttentionBackward{AttentionShape: l.shape(),
+	a := op.AttentionBackward{AttentionShape: l.shape(),
 		DQ: dq, DK: from(dq, d.q), DV: from(dq, d.q+d.kv), DO: l.do.t, O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
-		QStride: d.qkv, KStride: d.qkv, DQStride: d.qkv, DKStride: d.qkv, Delta: l.delta, Sums: l.sums})
+		QStride: d.qkv, KStride: d.qkv, DQStride: d.qkv, DKStride: d.qkv, Delta: l.delta, Sums: l.sums}
+	if x := d.indexer; x != nil && a.MaxK > x.TopK {
+		op.Do(l.dev, l.s, op.SparseAttentionBackward{AttentionBackward: a, Keys: l.index.keys.t, TopK: x.TopK})
+	} else {
+		op.Do(l.dev, l.s, a)
+	}
 	l.sinkGrad(l.lse, 0, d.heads)
 }
 
@@ -171,7 +176,7 @@ func (l *launch) normHeadsBackward(dqkv device.Tensor, c span) device.Tensor {
 	}
 	a := op.RMSNormBackward{DX: dx, DY: dqkv, X: raw, DW: l.g[model.RoleQNorm], W: l.headNorm(model.RoleQNorm),
 		RStd: l.rstdQ.of(c), Rows: c.n, Groups: d.qGroups, Dim: d.q / d.qGroups, DXStride: d.raw, DYStride: d.qkv, XStride: d.raw,
-		Offset: l.spec.Config.NormOffset}
+		Offset: l.headOffset()}
 	op.Do(l.dev, l.s, a)
 	if d.shared {
 		return dx

@@ -61,24 +61,30 @@ type launch struct {
 }
 
 func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, mb MicroBatch, saved, ws device.Mem, backward bool) *launch {
-	keep := t.spec.Keep.Of(block)
-	if saved.Bytes == 0 {
-		keep = KeepNothing
-	}
+	keep := t.spec.keptIn(block, saved)
 	l := &launch{Templates: t, s: s, block: block, dims: t.spec.dims(block), w: w, mb: mb, keep: keep}
 	l.buffers = t.spec.blockBuffers(l.dims, mlp, keep, mb.Tokens, backward, &allotter{mem: saved}, &allotter{mem: ws})
-	if l.link = (nearLink{}); t.spec.OnHost {
+	if l.link = (nearLink{}); l.dims.groups {
 		l.link, l.far = farLink{}, t.spec.scratch(l.dims, mb.Tokens, backward, t.spec.Scratch)
+		l.gate.z.host, l.gate.dz.host = l.far.gate, l.far.gate
 	}
 	l.takeSide()
 	return l
 }
 
+// keptIn returns the level of a block whose launch has this memory for what it keeps; without memory it keeps nothing.
+func (s Spec) keptIn(block int, saved device.Mem) Keep {
+	if saved.Bytes == 0 {
+		return KeepNothing
+	}
+	return s.Keep.Of(block)
+}
+
 // between sets l.x, the rows of the launch's input x, and l.y, the rows of y. In the forward y is
 // the output, in the backward the gradient.
 func (l *launch) between(x, y Hidden) {
-	l.x, l.y = l.hidden(x, l.group.in), l.hidden(y, l.group.io)
-	l.passX, l.passY = l.passengersOf(x.Dev), l.passengersOf(y.Dev)
+	l.x, l.y = l.hidden(x, l.in), l.hidden(y, l.io)
+	l.passX, l.passY = l.passengersOf(l.mb, x.Dev), l.passengersOf(l.mb, y.Dev)
 	if l.side != nil {
 		l.side.x, l.side.y = l.x, l.y
 	}
@@ -120,8 +126,23 @@ func (t *Templates) norm(s device.Stream, y, rstd, x device.Tensor, w Weights, r
 		return
 	}
 	a := t.rmsNorm(y, rstd, x, w[r], n)
-	a.Eps = eps
+	a.Eps, a.Offset = eps, t.normOffset(r)
 	op.Do(t.dev, s, a)
+}
+
+// normOffset returns the number that is added to the weight of the norm with role r.
+func (t *Templates) normOffset(r model.Role) float32 {
+	if c := t.spec.Config; !c.FinalNormPlain || r != model.RoleFinalNorm {
+		return c.NormOffset
+	}
+	return 0
+}
+
+// outNorm is rmsNorm for an output of attention or of the MLP.
+func (t *Templates) outNorm(y, rstd, x, w device.Tensor, n int) op.RMSNorm {
+	a := t.rmsNorm(y, rstd, x, w, n)
+	a.Eps = cmp.Or(t.spec.Config.OutputNormEps, a.Eps)
+	return a
 }
 
 // normBias maps the role of a norm's weight to the role of the norm's bias.
@@ -142,6 +163,11 @@ func (l *launch) mlp(c span) {
 		x2 = l.x2
 	}
 	l.residual(x2, l.n, c)
+	l.mlpOf(x2, c)
+}
+
+// mlpOf writes l.y for the tokens of chunk c: x2 plus the MLP's output.
+func (l *launch) mlpOf(x2 rows, c span) {
 	in, r := l.mlpInput(x2)
 	l.gateUp(l.input(r, in, device.Tensor{}, c), c)
 	l.activate(c)
@@ -176,7 +202,7 @@ func (l *launch) mlpInput(x2 rows) (rows, model.Role) {
 	switch c := l.spec.Config; {
 	case c.SharedNorm:
 		return l.x, model.RoleAttnNorm
-	case c.Parallel:
+	case l.dims.parallel:
 		return l.x, model.RoleMLPNorm
 	}
 	return x2, model.RoleMLPNorm
@@ -191,7 +217,7 @@ func (t *Templates) upRoles() (weight, bias model.Role) {
 	return model.RoleGateUp, model.RoleGateUpBias
 }
 
-// gateUp writes l.gu, the gate and up projections, for the tokens of chunk c; in is the MLP's input.
+// gateUp writes l.gu, the gate and up projections, for the tokens of chunk c; `in` is the MLP's input.
 func (l *launch) gateUp(in device.Tensor, c span) {
 	weight, bias := l.upRoles()
 	l.linear(l.s, l.gu.of(c), in, l.w[weight], device.Tensor{}, l.w[bias], c.n, l.dims.hidden, l.dims.up)

@@ -49,7 +49,8 @@ var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleAttnNormBias, model.
 	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleMLPNormBias, model.RoleGateUpBias, model.RoleUpBias, model.RoleDownBias,
 	model.RolePostMLPNorm, model.RoleFinalNorm, model.RoleFinalNormBias, model.RoleLMHeadBias,
 	model.RoleRouterNorm, model.RoleExpertScales, model.RoleExpertNorm, model.RolePostDenseNorm, model.RolePostExpertNorm,
-	model.RoleSinks, model.RoleXIELU, model.RolePerLayerPostNorm, model.RolePerLayerNorm, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
+	model.RoleSinks, model.RoleXIELU, model.RolePerLayerPostNorm, model.RolePerLayerNorm,
+	model.RoleAheadEmbedNorm, model.RoleAheadHiddenNorm, model.RoleAheadNorm, model.RoleRouterBias, model.RoleExpertGateUpBias, model.RoleExpertDownBias}
 
 // zeroVectors clears the gradients in g whose roles are in vectors. Matrices need no clearing: the first product
 // overwrites their gradient.
@@ -145,7 +146,7 @@ func (l *launch) inputBackward(w, r model.Role, dy device.Tensor, x rows, out in
 // written to l.dout and returned. The norm runs again, because its statistics are not kept.
 func (l *launch) outNormBackward(r model.Role, x device.Tensor, c span) device.Tensor {
 	dx, rstd := l.dout.of(c), l.rstdOut.of(c)
-	op.Do(l.dev, l.s, l.rmsNorm(dx, rstd, x, l.w[r], c.n))
+	op.Do(l.dev, l.s, l.outNorm(dx, rstd, x, l.w[r], c.n))
 	op.Do(l.dev, l.s, l.rmsNormBackward(dx, l.g[r], l.y.of(c), x, l.w[r], rstd, c.n))
 	return dx
 }
@@ -166,6 +167,7 @@ func (t *Templates) backThroughNorm(s device.Stream, w Weights, g Grads, r model
 	}
 	a := t.rmsNormBackward(dx, g[r], dy, x, w[r], rstd, n)
 	a.Add = adds
+	a.Offset = t.normOffset(r)
 	op.Do(t.dev, s, a)
 }
 

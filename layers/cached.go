@@ -37,12 +37,17 @@ func (s Spec) CachedChunkBounds(start, tokens int) (q, k []int32) {
 }
 
 // CacheBytes returns the device memory of one block's key/value cache for maxTokens tokens: packed rows (maxTokens,
-// (H+2·KV)·D) act of rotated q and k, and v. If a recurrence runs beside attention, its cache comes before these rows.
+// (H+2·KV)·D) act of rotated q and k, and v. If a recurrence runs beside attention, its cache comes before these rows;
+// an indexer's keys (maxTokens, D) act come after them.
 // The computation needs no device.
 func (s Spec) CacheBytes(block, maxTokens int) int64 {
 	a := allotter{dry: true}
 	d := s.dims(block)
-	a.take(d.act, maxTokens*d.qkv)
+	width := d.qkv
+	if x := d.indexer; x != nil {
+		width += x.HeadDim
+	}
+	a.take(d.act, maxTokens*width)
 	if d.beside {
 		return s.recurrentCacheBytes() + a.used
 	}
@@ -85,13 +90,17 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 		sideCache, cache = cache.Slice(0, n), cache.Slice(n, cache.Bytes-n)
 	}
 	rowBytes := int64(d.qkv) * d.act.Size()
+	var indexed device.Mem
+	if x := d.indexer; x != nil {
+		cache, indexed = divideCache(cache, rowBytes, int64(x.HeadDim)*d.act.Size())
+	}
 	end := int64(step.Start + step.Tokens)
 	if step.Start < 0 || end*rowBytes > cache.Bytes {
 		panic(fmt.Sprintf("layers: tokens %d to %d in a cache of %d", step.Start, end, cache.Bytes/rowBytes))
 	}
 	l := t.newLaunch(s, mlp, block, w, MicroBatch{Tokens: step.Tokens, Pos: step.Pos}, device.Mem{}, ws, false)
 	l.x, l.y = whole(x, d.hidden), whole(y, d.hidden)
-	l.passX, l.passY = l.passengersOf(x), l.passengersOf(y)
+	l.passX, l.passY = l.passengersOf(l.mb, x), l.passengersOf(l.mb, y)
 	l.passOn()
 	if l.side != nil {
 		l.side.x, l.side.y = l.x, l.y
@@ -102,15 +111,27 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 	if !d.normsV { // there is no backward, so q/k norm works in place
 		l.qkv = l.rot
 	}
+	var indexKeys device.Tensor
+	if x := d.indexer; x != nil {
+		indexKeys = indexed.Tensor(d.act, 0, end*int64(x.HeadDim))
+		l.index.k, l.index.cached = whole(from(indexKeys, step.Start*x.HeadDim), x.HeadDim), true
+	}
 	for c := range l.chunks() {
 		l.project(c)
 		l.rotate(c)
 	}
 	a, first := l.cachedShape(step)
 	keys := from(all, first*d.qkv+d.q)
-	op.Do(t.dev, s, op.Attention{AttentionShape: a, O: l.o.t, LSE: l.lse, Q: l.rot.t, K: keys, V: from(keys, d.kv), QStride: d.qkv, KStride: d.qkv})
+	l.attendTo(op.Attention{AttentionShape: a, O: l.o.t, LSE: l.lse, Q: l.rot.t, K: keys, V: from(keys, d.kv), QStride: d.qkv, KStride: d.qkv}, indexKeys)
 	l.sink(l.o.t, l.lse, 0, d.heads)
 	return l
+}
+
+// divideCache divides a block's cache into the packed rows of attention and the indexer's keys. row and key are the
+// bytes of one of each.
+func divideCache(cache device.Mem, row, key int64) (rows, keys device.Mem) {
+	tokens := cache.Bytes / (row + key)
+	return cache.Slice(0, tokens*row), cache.Slice(tokens*row, tokens*key)
 }
 
 // cachedShape returns the shape of attention from the new tokens to the cached rows. The first

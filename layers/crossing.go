@@ -10,8 +10,16 @@ func (s Spec) Crosses(v schedule.Visit, block, tokens int) (up, down int64) {
 		return 0, 0
 	}
 	d := s.dims(block)
-	x, qkv, o := int64(d.hidden), int64(d.qkv), int64(d.q)
-	backward := v.Phase == schedule.Backward
+	x, qkv, o, gate := int64(d.hidden), int64(d.qkv), int64(d.q), int64(0)
+	switch {
+	case !d.groups: // the rows of a recurrence stay on the device
+		qkv, o = 0, 0
+	case d.gated:
+		gate = int64(d.out)
+		qkv -= gate
+	}
+	backward, alone := v.Phase == schedule.Backward, !s.Config.Mixes(block)
+	mixer := v.Stage == schedule.Block || v.Stage == schedule.Attention
 	switch {
 	case v.Stage == schedule.Embed && backward:
 		up = x * int64((d.hidden+d.embedPart()-1)/d.embedPart())
@@ -21,11 +29,28 @@ func (s Spec) Crosses(v schedule.Visit, block, tokens int) (up, down int64) {
 		up = x
 	case v.Stage == schedule.Positions:
 		up, down = x, x
-	case v.Stage == schedule.Block && backward:
-		up = x + qkv + (2*x + o) + (qkv + 2*o) + (2*x + qkv) // projecting, attending again, the MLP, attention backward, projecting backward
-		down = qkv + o + (o + x) + qkv + x
-	case v.Stage == schedule.Block:
-		up, down = x+qkv+(x+o), qkv+o+x
+	case v.Stage == schedule.Block && alone && backward:
+		up, down = 2*x, x
+	case v.Stage == schedule.Block && alone:
+		up, down = x, x
+	case v.Stage == schedule.Expert: // its tokens are in the state
+	case v.Stage == schedule.Route && backward:
+		up = 2 * x
+	case v.Stage == schedule.Route:
+		up = x
+	case v.Stage == schedule.Combine && backward:
+		up, down = 2*x, x
+	case v.Stage == schedule.Combine:
+		down = x
+	case mixer && backward:
+		// projecting, attending again, the MLP or the output's gradient, attention backward, projecting backward
+		up = x + qkv + (2*x + o + gate) + (qkv + 2*o) + (2*x + qkv + gate)
+		down = (qkv + gate) + o + (o + gate + x) + qkv + x
+		if d.beside { // the recurrence projects by itself
+			up += x
+		}
+	case mixer:
+		up, down = x+qkv+(x+o+gate), (qkv+gate)+o+x
 	default: // the head, or a part of it
 		if up = x; backward {
 			down = x

@@ -10,9 +10,10 @@
 // # Passengers
 //
 // Some models pass more than the hidden state from block to block: per-layer inputs, and keys and values that later
-// blocks share (Gemma 4 E2B). These passengers lie behind the hidden state's rows in the same memory (passengers.go).
-// Slots, spills, lanes and gradients treat them as part of the hidden state. A layer of its own computes the per-layer
-// inputs from the embedding (kind_per_layer.go, per_layer.go).
+// blocks share (Gemma 4 E2B). Multi-token prediction passes the embedding, and then the final norm's output (ahead.go).
+// These passengers lie behind the hidden state's rows in the same memory (passengers.go). Slots, spills, lanes and
+// gradients treat them as part of the hidden state. A layer of its own computes the per-layer inputs from the embedding
+// (kind_per_layer.go, per_layer.go).
 //
 // # Experts
 //

@@ -37,7 +37,7 @@ func TestEmbedScaleIsRounded(t *testing.T) {
 			r.put(table, values)
 			r.tpl.EmbedForward(r.s, OnDevice(x), table, mb, 0, device.Mem{})
 			grad := r.tensor(device.F32, len(values))
-			r.tpl.EmbedBackward(r.s, grad, OnDevice(table), mb, device.Mem{}, true)
+			r.tpl.EmbedBackward(r.s, grad, device.Tensor{}, OnDevice(table), mb, device.Mem{}, true)
 			for what, got := range map[string][]float64{"row": r.get(x), "gradient": r.get(grad)} {
 				for i, v := range values {
 					want := float32(v) * scale

@@ -11,7 +11,7 @@ package layers
 // the operation.
 func (s Spec) RecomputedFLOPs(tokens, pairs int64) int64 {
 	n := s.attentionFLOPs(pairs)
-	for block := s.NoBackward; block < s.Config.NumLayers; block++ {
+	for block := s.NoBackward; block < s.Config.Blocks(); block++ {
 		n += tokens * s.productsAgain(block, s.Keep.Of(block))
 	}
 	return n
@@ -20,7 +20,7 @@ func (s Spec) RecomputedFLOPs(tokens, pairs int64) int64 {
 // PairsAgain returns how many (query, key) pairs a document of length tokens has in all blocks whose attention the
 // backward computes again.
 func (s Spec) PairsAgain(length int) (n int64) {
-	for block := s.NoBackward; block < s.Config.NumLayers; block++ {
+	for block := s.NoBackward; block < s.Config.Blocks(); block++ {
 		if s.Keep.Of(block) < KeepAttention {
 			n += s.Config.BlockPairs(block, length)
 		}
@@ -89,10 +89,13 @@ func (s Spec) inputsAgain(block int, keep Keep, d dims) (n int64) {
 			n += r.ConvFLOPs()
 		}
 	}
+	if x := d.indexer; x != nil && keep < KeepAttention {
+		n += 2 * int64(d.mla.QRank*x.Heads*x.HeadDim+d.hidden*(x.HeadDim+x.Heads))
+	}
 	if l := d.mla; l != nil { // the latent vectors
 		n += 2 * int64(d.hidden) * int64(l.QRank+l.KVRank+l.RopeDim)
 	}
-	if s.OnHost && c.NormsQK(block) { // the inputs of q/k norm's backward are not kept
+	if d.groups && d.qkNorm { // the inputs of q/k norm's backward are not kept
 		n += 2 * c.QKVProducts(block)
 	}
 	return n
@@ -105,5 +108,5 @@ func (s Spec) HeadRecomputedFLOPs(tokens int64) int64 {
 	if s.Shards() == 1 && s.Preference.None() {
 		return 0
 	}
-	return 2 * tokens * int64(s.Config.HiddenSize) * int64(s.Config.VocabSize)
+	return 2 * tokens * int64(s.Config.Streams()) * int64(s.Config.HiddenSize) * int64(s.Config.VocabSize)
 }

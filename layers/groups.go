@@ -17,6 +17,7 @@ import (
 //	qkv (KV, T, (G+2)·D) act: normed and rotated q and k, and v; in the backward their
 //	  gradients at the end
 //	o, do (KV, T, G·D) act
+//	gate (T, out) act: of the output, for all heads; then its gradient
 
 // groupBuffers are a launch's device buffers for one group (a key/value head with its G query
 // heads). C is the number of tokens in a chunk.
@@ -24,8 +25,7 @@ import (
 //	qkv, dqkv (T, (G+2)·D), o, do (T, G·D) act: of the current group; gradients only in the
 //	  backward
 //	pack (C, (G+2)·D) act: a chunk's rows on their way between host and device
-//	in, io (C, h) act: a chunk of the layer's input; of its output or gradient
-type groupBuffers struct{ qkv, dqkv, o, do, pack, in, io rows }
+type groupBuffers struct{ qkv, dqkv, o, do, pack rows }
 
 // perGroup returns the number of columns of one group: in a packed row of q, k and v, and in a row of outputs (or
 // queries).
@@ -34,12 +34,12 @@ func (d dims) perGroup() (qkv, q int) {
 	return q + 2*d.headDim, q
 }
 
-// takeGroup takes the device buffers for one group from ws. It takes nothing unless hidden states are on the host.
+// takeGroup takes the device buffers for one group from ws.
 func (s Spec) takeGroup(d dims, tokens int, backward bool, ws *allotter) groupBuffers {
 	qkv, q := d.perGroup()
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	b := groupBuffers{qkv: ws.wholeRows(d.act, tokens, qkv), o: ws.wholeRows(d.act, tokens, q),
-		pack: ws.chunkRows(d.act, chunk, qkv), in: ws.chunkRows(d.act, chunk, d.hidden), io: ws.chunkRows(d.act, chunk, d.hidden)}
+		pack: ws.chunkRows(d.act, chunk, qkv)}
 	if backward {
 		b.dqkv, b.do = ws.wholeRows(d.act, tokens, qkv), ws.wholeRows(d.act, tokens, q)
 	}
@@ -59,10 +59,12 @@ func (s Spec) ScratchBytes(backward bool) int64 {
 	return most
 }
 
-// scratch is a launch's memory on the host: the rows of q, k and v, of attention's outputs, and of
-// their gradients (do, only in the backward).
+// scratch is a launch's memory on the host: the rows of q, k and v, and of attention's outputs. In
+// the backward, do has the gradients of these outputs. gate has the rows of the output gate, or
+// their gradient.
 type scratch struct {
 	qkv, o, do waiting
+	gate       []byte
 	bytes      int64
 }
 
@@ -80,18 +82,24 @@ type waiting struct {
 type columns struct{ at, inGroup, n int }
 
 // scratch divides the memory host among the fields of its result. If host is nil, it only counts
-// the bytes.
-func (s Spec) scratch(d dims, tokens int, backward bool, host []byte) scratch {
+// the bytes. It is empty for a block without groups.
+func (s Spec) scratch(d dims, tokens int, backward bool, host []byte) (f scratch) {
+	if !d.groups {
+		return f
+	}
 	qkv, q := d.perGroup()
-	var f scratch
+	memory := func(bytes int64) []byte {
+		from := f.bytes
+		f.bytes += (bytes + device.Align - 1) / device.Align * device.Align
+		if host == nil {
+			return nil
+		}
+		return host[from:f.bytes]
+	}
 	take := func(width int, of func(int) []columns) waiting {
 		w := waiting{row: int64(width) * d.act.Size(), columns: of}
 		w.group = int64(tokens) * w.row
-		from := f.bytes
-		f.bytes += (w.group*int64(d.kvHeads) + device.Align - 1) / device.Align * device.Align
-		if host != nil {
-			w.host = host[from:f.bytes]
-		}
+		w.host = memory(w.group * int64(d.kvHeads))
 		return w
 	}
 	f.qkv = take(qkv, func(g int) []columns {
@@ -101,6 +109,9 @@ func (s Spec) scratch(d dims, tokens int, backward bool, host []byte) scratch {
 	f.o = take(q, ofOutput)
 	if backward {
 		f.do = take(q, ofOutput)
+	}
+	if d.gated {
+		f.gate = memory(int64(tokens) * int64(d.out) * d.act.Size())
 	}
 	return f
 }
@@ -159,13 +170,23 @@ func (farLink) putQKV(l *launch, c span) {
 		op.Do(l.dev, l.s, op.CopyColumns{Dst: from(x.of(c), v), Src: from(l.qkv.of(c), v), T: c.n, C: d.kv, DstStride: d.qkv, SrcStride: d.qkv})
 	}
 	l.put(l.far.qkv, x, c)
+	if d.gated {
+		l.columns(l.s, l.gate.z.of(c), from(l.qkv.of(c), d.gateAt()), c.n, d.out, d.out, d.qkv)
+		store(l.s, c, l.gate.z)
+	}
 }
 
-// getO copies attention's output of a chunk from the host.
-func (farLink) getO(l *launch, c span) { l.get(l.o, l.far.o, c) }
+// getO copies attention's output of a chunk, and its gate, from the host.
+func (farLink) getO(l *launch, c span) {
+	l.get(l.o, l.far.o, c)
+	fetch(l.s, c, l.gate.z)
+}
 
-// putDO copies the gradient of attention's output of a chunk to the host.
-func (farLink) putDO(l *launch, c span) { l.put(l.far.do, l.do, c) }
+// putDO copies the gradients of attention's output of a chunk, and of its gate, to the host.
+func (farLink) putDO(l *launch, c span) {
+	l.put(l.far.do, l.do, c)
+	store(l.s, c, l.gate.dz)
+}
 
 // getDQKV copies the gradients of attention's inputs for the tokens of chunk c from the host. With q/k norm it also
 // computes q and k before the norm again, because the norm's backward reads them and they are not on the host.
@@ -175,6 +196,10 @@ func (farLink) getDQKV(l *launch, c span) {
 		l.rotate(c)
 	}
 	l.get(l.dqkv, l.far.qkv, c)
+	if d := l.dims; d.gated {
+		fetch(l.s, c, l.gate.dz)
+		l.columns(l.s, from(l.dqkv.of(c), d.gateAt()), l.gate.dz.of(c), c.n, d.out, d.qkv, d.out)
+	}
 }
 
 // groupShape returns the shape of one group's attention. q, k and v are views of the group's packed rows x, each

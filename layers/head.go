@@ -33,13 +33,15 @@ func (s Spec) headBuffers(d dims, vocab, tokens int, ws *allotter) headSpace {
 	return b
 }
 
-// weigh writes b.weights: for each token the factor on its gradient, which with Spec.Preference depends on all losses
-// of the micro-batch. Without Spec.Preference it does nothing.
-func (t *Templates) weigh(s device.Stream, b headSpace, losses device.Tensor, mb MicroBatch) {
-	if !t.spec.Preference.None() {
-		op.Do(t.dev, s, op.PreferenceWeights{Weights: b.weights, Losses: losses, Targets: mb.Targets, Cu: mb.Cu, Reference: mb.Reference,
-			T: mb.Tokens, Pairs: mb.Seqs / 2, Loss: t.spec.Preference, Likelihood: mb.Likelihood})
+// weigh returns for each row the factor on its gradient; none: all are 1. With Spec.Preference it writes the factors to
+// b.weights, because they depend on all losses of the micro-batch.
+func (t *Templates) weigh(s device.Stream, b headSpace, losses device.Tensor, mb MicroBatch) device.Tensor {
+	if t.spec.Preference.None() {
+		return mb.HeadWeights
 	}
+	op.Do(t.dev, s, op.PreferenceWeights{Weights: b.weights, Losses: losses, Targets: mb.Targets, Cu: mb.Cu, Reference: mb.Reference,
+		T: mb.Tokens, Pairs: mb.Seqs / 2, Loss: t.spec.Preference, Likelihood: mb.Likelihood})
+	return b.weights
 }
 
 // HeadForwardBackward computes a micro-batch's losses and gradients: final norm, lm_head and cross-entropy. It
@@ -54,7 +56,7 @@ func (t *Templates) weigh(s device.Stream, b headSpace, losses device.Tensor, mb
 //	g: overwritten if first is set, else accumulated. A tied head has RoleLMHead too: its
 //	own share of the embedding's gradient
 func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx, x Hidden, losses device.Tensor, mb MicroBatch, ws device.Mem, scale float32, first bool) {
-	t.spec.fits(mb.Tokens)
+	t.spec.fitsHead(mb.Tokens)
 	d := t.dims
 	b := t.spec.headBuffers(d, d.vocab, mb.Tokens, &allotter{mem: ws})
 	out, in := t.hidden(dx, b.out), t.hidden(x, b.in)
@@ -63,14 +65,14 @@ func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx,
 	}
 	if !t.spec.Preference.None() {
 		t.HeadForward(s, w, x, losses, mb, ws)
-		t.weigh(s, b, losses, mb)
 	}
+	factors := t.weigh(s, b, losses, mb)
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
 		fetch(s, c, in)
 		xc, n, logits := in.of(c), b.n.of(c), b.logits.of(c)
 		t.logits(s, w, logits, n, b.rstd.of(c), xc, c.n, d.vocab)
 		op.Do(t.dev, s, op.CrossEntropy{Logits: logits, Targets: whole(mb.Targets, 1).of(c),
-			Losses: whole(losses, 1).of(c), Weights: whole(b.weights, 1).of(c), T: c.n, V: d.vocab, Scale: scale, Softcap: t.logitCap(), Terms: t.spec.Terms})
+			Losses: whole(losses, 1).of(c), Weights: whole(factors, 1).of(c), T: c.n, V: d.vocab, Scale: scale, Softcap: t.logitCap(), Terms: t.spec.Terms})
 		t.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first && c.at == 0)
 		t.addBiasGrad(s, g, model.RoleLMHeadBias, logits, c.n, d.vocab)
 		t.inputGrad(s, n, logits, w[model.RoleLMHead], c.n, d.vocab, d.hidden)
@@ -84,6 +86,12 @@ func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx,
 // therefore goes to dn and is copied.
 func (t *Templates) finalNormBackward(s device.Stream, w Weights, g Grads, dx, x, dn, rstd device.Tensor, n int) {
 	t.scale(s, dn, n, t.logitScale())
+	if w[model.RoleFinalNorm].None() {
+		if dx.Addr != dn.Addr {
+			s.CopyD2D(dx.Mem(), dn.Mem())
+		}
+		return
+	}
 	to := dx
 	if dx.Addr == x.Addr {
 		to = dn
@@ -97,7 +105,11 @@ func (t *Templates) finalNormBackward(s device.Stream, w Weights, g Grads, dx, x
 // logits writes y (n, h) = Config.LogitScale·norm(x) and then logits (n, vocab) = y·Wᵀ + bias. rstd (n), unless none,
 // receives the norm's statistics.
 func (t *Templates) logits(s device.Stream, w Weights, logits, y, rstd, x device.Tensor, n, vocab int) {
-	t.norm(s, y, rstd, x, w, model.RoleFinalNorm, n)
+	if w[model.RoleFinalNorm].None() { // an earlier layer has normed x
+		s.CopyD2D(y.Mem(), x.Mem())
+	} else {
+		t.norm(s, y, rstd, x, w, model.RoleFinalNorm, n)
+	}
 	t.scale(s, y, n, t.logitScale())
 	t.linear(s, logits, y, w[model.RoleLMHead], device.Tensor{}, w[model.RoleLMHeadBias], n, t.dims.hidden, vocab)
 }
@@ -107,7 +119,7 @@ func (t *Templates) logits(s device.Stream, w Weights, logits, y, rstd, x device
 //
 //	x (T, h) act; losses (T) f32 overwritten
 func (t *Templates) HeadForward(s device.Stream, w Weights, x Hidden, losses device.Tensor, mb MicroBatch, ws device.Mem) {
-	t.spec.fits(mb.Tokens)
+	t.spec.fitsHead(mb.Tokens)
 	b := t.spec.headBuffers(t.dims, t.dims.vocab, mb.Tokens, &allotter{mem: ws})
 	in := t.hidden(x, b.in)
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {

@@ -87,7 +87,7 @@ func ofVocabulary(r model.Role) bool { return r == model.RoleLMHead || r == mode
 //	terms: Spec.Terms in training, none in an evaluation
 //	first, last: p is the first or the last part of the sweep over the parts
 func (t *Templates) HeadShardForward(s device.Stream, w Weights, x Hidden, losses, lse device.Tensor, mb MicroBatch, ws device.Mem, p Shard, terms op.LossTerms, first, last bool) {
-	t.spec.fits(mb.Tokens)
+	t.spec.fitsHead(mb.Tokens)
 	b := t.spec.headBuffers(t.dims, p.Rows, mb.Tokens, &allotter{mem: ws})
 	in := t.hidden(x, b.in)
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
@@ -112,7 +112,7 @@ func (t *Templates) HeadShardForward(s device.Stream, w Weights, x Hidden, losse
 //	first, last: p is the first or the last part of the sweep over the parts; firstBatch: mb
 //	is the step's first micro-batch
 func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x Hidden, losses, lse device.Tensor, mb MicroBatch, ws device.Mem, scale float32, p Shard, firstBatch, first, last bool) {
-	t.spec.fits(mb.Tokens)
+	t.spec.fitsHead(mb.Tokens)
 	d := t.dims
 	b := t.spec.headBuffers(d, p.Rows, mb.Tokens, &allotter{mem: ws})
 	out, in := t.hidden(dx, b.out), t.hidden(x, b.in)
@@ -121,7 +121,7 @@ func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x
 	} else if db, ok := g[model.RoleLMHeadBias]; ok && firstBatch {
 		s.Zero(db.Mem())
 	}
-	t.weigh(s, b, losses, mb)
+	factors := t.weigh(s, b, losses, mb)
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
 		fetch(s, c, in)
 		if !first {
@@ -130,7 +130,7 @@ func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x
 		xc, n, logits, dxc := in.of(c), b.n.of(c), b.logits.of(c), out.of(c)
 		t.logits(s, w, logits, n, b.rstd.of(c), xc, c.n, p.Rows)
 		op.Do(t.dev, s, op.CrossEntropyShard{Logits: logits, Targets: whole(mb.Targets, 1).of(c), LSE: whole(lse, 1).of(c),
-			Weights: whole(b.weights, 1).of(c), T: c.n, V: p.Rows, From: p.From, Scale: scale, First: first, Last: last, Gradient: true,
+			Weights: whole(factors, 1).of(c), T: c.n, V: p.Rows, From: p.From, Scale: scale, First: first, Last: last, Gradient: true,
 			Softcap: t.logitCap(), Terms: t.spec.Terms, Vocab: d.vocab})
 		t.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, p.Rows, d.hidden, firstBatch && c.at == 0)
 		t.addBiasGrad(s, g, model.RoleLMHeadBias, logits, c.n, p.Rows)

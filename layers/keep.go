@@ -13,7 +13,7 @@ type Keep uint8
 // The levels of Keep. Each keeps the tensors of the levels before it, and its own.
 const (
 	KeepNothing   Keep = iota // only the layer's input ("recompute: full")
-	KeepAttention             // attention's output and log-sum-exp
+	KeepAttention             // attention's output and log-sum-exp, and an indexer's choice
 	KeepQKV                   // q, k and v as attention reads them; with q/k norm, q and k as they are before the norm, which is computed again with all that follows it
 	KeepAll                   // gate/up and the MLP's residual input; only products before output norms (Gemma) and of experts are computed twice ("recompute: none")
 )

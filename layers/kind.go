@@ -43,7 +43,8 @@ type Kind interface {
 
 // kinds maps each model.LayerKind to its Kind.
 var kinds = [...]Kind{model.Embedding: embeddingKind{}, model.Positions: positionsKind{}, model.PerLayer: perLayerKind{}, model.Block: blockKind{mlp: true}, model.Attention: blockKind{},
-	model.MoE: moeKind{}, model.Recurrent: blockKind{mlp: true, recurrent: true}, model.Mixer: blockKind{recurrent: true}, model.Head: headKind{}}
+	model.MoE: moeKind{}, model.MLP: mlpKind{}, model.Recurrent: blockKind{mlp: true, recurrent: true}, model.Mixer: blockKind{recurrent: true},
+	model.AheadInput: aheadInputKind{}, model.AheadNorm: aheadNormKind{}, model.Head: headKind{}}
 
 // KindOf returns the Kind of layers of kind k.
 func KindOf(k model.LayerKind) Kind { return kinds[k] }

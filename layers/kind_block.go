@@ -27,7 +27,7 @@ func (k blockKind) SavedBytes(s Spec, block int, keep Keep, tokens int) int64 {
 
 func (k blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
 	most := int64(0)
-	for d, keep := range k.leastKept(s) {
+	for d, keep := range s.leastKept(k.kind()) {
 		if !backward {
 			keep = KeepNothing // an evaluation keeps nothing, so it needs most
 		}
@@ -40,13 +40,13 @@ func (k blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
 	return most
 }
 
-// leastKept returns the lowest Keep level among the blocks of this kind, for each set of their
+// leastKept returns the lowest Keep level among the blocks of a kind, for each set of their
 // widths (dims). Tensors that a block does not keep are in the workspace, so the block with the
 // lowest level needs the largest workspace.
-func (k blockKind) leastKept(s Spec) map[dims]Keep {
+func (s Spec) leastKept(kind model.LayerKind) map[dims]Keep {
 	least := map[dims]Keep{}
-	for block := range s.Config.NumLayers {
-		if s.Config.FirstLayer(block) != k.kind() {
+	for block := range s.Config.Blocks() {
+		if s.Config.FirstLayer(block) != kind {
 			continue
 		}
 		d, keep := s.dims(block), s.Keep.Of(block)

@@ -32,8 +32,8 @@ func (embeddingKind) RowElems(l model.Layout) int64 {
 // Activations returns 0: the input is token ids, not a hidden state.
 func (embeddingKind) Activations(Spec) int { return 0 }
 
-// WorkspaceBytes returns the size of the chunk and the gradient columns (embedSpace) that a launch needs if hidden
-// states are on the host; 0 if they are on the device.
+// WorkspaceBytes returns the size of the chunks and the gradient columns (embedSpace) that a launch needs if hidden
+// states are on the host or the embedding is normed; else 0.
 func (embeddingKind) WorkspaceBytes(s Spec, backward bool) int64 {
 	ws := allotter{dry: true}
 	s.embedSpace(newDims(s), s.MaxTokens, backward, &ws)
@@ -43,7 +43,7 @@ func (embeddingKind) WorkspaceBytes(s Spec, backward bool) int64 {
 func (embeddingKind) Launch(t *Templates, x *Launch) {
 	switch x.Visit.Phase {
 	case schedule.Backward:
-		t.EmbedBackward(x.Stream, x.Grads[model.RoleEmbed], x.Grad, x.MicroBatch, x.Workspace, x.First)
+		t.EmbedBackward(x.Stream, x.Grads[model.RoleEmbed], x.Rows, x.Grad, x.MicroBatch, x.Workspace, x.First)
 	case schedule.Forward:
 		t.EmbedForward(x.Stream, x.Out, x.Rows, x.MicroBatch, x.Step, x.Workspace)
 	default: // no noise

@@ -81,6 +81,8 @@ func (headKind) Activations(s Spec) int { return min(2, s.Shards()) }
 func (headKind) WorkspaceBytes(s Spec, _ bool) int64 { return s.HeadBytes() }
 
 func (h headKind) Launch(t *Templates, x *Launch) {
+	n := t.spec.Config.Streams()
+	mb := x.forHead(n)
 	switch {
 	case x.Visit.Stage == schedule.HeadPart:
 		h.launchPart(t, x)
@@ -89,30 +91,31 @@ func (h headKind) Launch(t *Templates, x *Launch) {
 		if in.None() {
 			in = x.Grad
 		}
-		t.HeadForwardBackward(x.Stream, x.Weights, x.Grads, x.Grad, in, x.losses(), x.MicroBatch, x.Workspace, x.Scale, x.First)
+		t.HeadForwardBackward(x.Stream, x.Weights, x.Grads, x.Grad, in, x.losses(n), mb, x.Workspace, x.Scale, x.First)
 	case x.Visit.Phase == schedule.Generate:
 		t.HeadLogits(x.Stream, x.Weights, x.Logits, x.In.Dev, 1, x.Workspace)
 	default:
-		t.HeadForward(x.Stream, x.Weights, x.In, x.losses(), x.MicroBatch, x.Workspace)
+		t.HeadForward(x.Stream, x.Weights, x.In, x.losses(n), mb, x.Workspace)
 	}
 }
 
 // launchPart launches a part of the head. In the backward the first part writes the gradient of the head's input to
 // Out. Later parts add to that gradient, which they get as Grad.
 func (headKind) launchPart(t *Templates, x *Launch) {
-	v := x.Visit
+	v, n := x.Visit, t.spec.Config.Streams()
+	mb := x.forHead(n)
 	first, last, part := v.FirstPart(), v.LastPart(), t.spec.Shard(v.Part)
 	if v.Phase != schedule.Backward {
 		terms := t.spec.Terms
 		if v.Phase == schedule.Evaluate {
 			terms = op.LossTerms{}
 		}
-		t.HeadShardForward(x.Stream, x.Weights, x.In, x.losses(), x.lse(), x.MicroBatch, x.Workspace, part, terms, first, last)
+		t.HeadShardForward(x.Stream, x.Weights, x.In, x.losses(n), x.lse(n), mb, x.Workspace, part, terms, first, last)
 		return
 	}
 	dx := x.Grad
 	if first {
 		dx = x.Out
 	}
-	t.HeadShardBackward(x.Stream, x.Weights, x.Grads, dx, x.In, x.losses(), x.lse(), x.MicroBatch, x.Workspace, x.Scale, part, x.First, first, last)
+	t.HeadShardBackward(x.Stream, x.Weights, x.Grads, dx, x.In, x.losses(n), x.lse(n), mb, x.Workspace, x.Scale, part, x.First, first, last)
 }

@@ -18,6 +18,9 @@ func (moeKind) Stages(s Spec, l model.Layout) schedule.Layer {
 	if s.Config.NormsExperts() {
 		combine |= schedule.Weights | schedule.Input
 	}
+	if s.passengers().width > 0 {
+		combine |= schedule.Input
+	}
 	up := []schedule.Visit{{Stage: schedule.Route, Parts: parts, Uses: schedule.Weights | schedule.Input}}
 	down := []schedule.Visit{{Stage: schedule.Route, Parts: parts, Turn: 1, Uses: schedule.Weights | schedule.Input | schedule.ReadsGrad}}
 	for k := 1; k < parts; k++ {
@@ -63,7 +66,7 @@ func (moeKind) Launch(t *Templates, x *Launch) {
 	case x.Visit.Stage == schedule.Expert:
 		t.ExpertForward(s, x.Weights, x.Experts, x.From, x.Pairs, x.Workspace)
 	case x.Visit.Stage == schedule.Combine && backward:
-		t.MoERouteBackward(s, x.Weights, x.Grads, x.Grad.Dev, x.In.Dev, x.At, x.MicroBatch, x.Experts, x.Saved, x.Workspace, x.First, x.AuxScale)
+		t.MoERouteBackward(s, x.Weights, x.Grads, x.Grad, x.In, x.At, x.MicroBatch, x.Experts, x.Saved, x.Workspace, x.First, x.AuxScale)
 		if x.Last {
 			t.ExpertScalesGrad(s, x.Grads, x.Experts, x.BatchTokens)
 		}
@@ -72,14 +75,14 @@ func (moeKind) Launch(t *Templates, x *Launch) {
 		if x.Visit.Phase == schedule.Forward {
 			saved = x.Saved
 		}
-		t.Combine(s, x.Weights, x.Out.Dev, x.In.Dev, x.At, x.MicroBatch, x.Experts, saved, x.Workspace)
+		t.Combine(s, x.Weights, x.Out, x.In, x.At, x.MicroBatch, x.Experts, saved, x.Workspace)
 	case backward:
-		t.MoERouteAgain(s, x.Weights, x.Grad.Dev, x.In.Dev, x.At, x.MicroBatch, x.Experts, x.Saved, x.Workspace)
+		t.MoERouteAgain(s, x.Weights, x.Grad, x.In, x.At, x.MicroBatch, x.Experts, x.Saved, x.Workspace)
 	default:
 		if x.First && x.Balances {
 			s.Zero(x.Experts.ProbSum.Mem())
 		}
-		t.MoERoute(s, x.Weights, x.In.Dev, x.At, x.MicroBatch, x.Experts, x.Workspace, !x.Balances)
+		t.MoERoute(s, x.Weights, x.In, x.At, x.MicroBatch, x.Experts, x.Workspace, !x.Balances)
 	}
 	if x.Visit.Stage == schedule.Route && x.Last {
 		t.MoESort(s, x.Experts, x.BatchTokens, !backward && x.Balances)

@@ -28,8 +28,8 @@ type Launch struct {
 	MicroBatch
 	At int // index in the batch of the micro-batch's first token
 
-	// The batch: the embedding's rows (unique ids, hidden) act, losses and log-sum-exps (tokens) f32, the number of
-	// tokens, and the factor on every token's gradient.
+	// The batch: the embedding's rows (unique ids, hidden) act, losses and log-sum-exps (rows of the head) f32, the
+	// number of tokens, and the factor on every token's gradient.
 	Rows        device.Tensor
 	Losses, LSE device.Tensor
 	BatchTokens int
@@ -51,6 +51,12 @@ type Launch struct {
 	Logits device.Tensor
 }
 
-// losses and lse return the parts of Losses and LSE that belong to the tokens of the launch's micro-batch.
-func (x *Launch) losses() device.Tensor { return x.Losses.Slice(int64(x.At), int64(x.Tokens)) }
-func (x *Launch) lse() device.Tensor    { return x.LSE.Slice(int64(x.At), int64(x.Tokens)) }
+// losses and lse return the parts of Losses and LSE that belong to the head's rows, as many streams of them for each
+// token of the launch's micro-batch.
+func (x *Launch) losses(streams int) device.Tensor {
+	return x.Losses.Slice(int64(streams*x.At), int64(streams*x.Tokens))
+}
+
+func (x *Launch) lse(streams int) device.Tensor {
+	return x.LSE.Slice(int64(streams*x.At), int64(streams*x.Tokens))
+}

@@ -24,6 +24,8 @@ type Spec struct {
 	HeadShards int
 	// Terms are added to −log p in the training loss, but not in an evaluation.
 	Terms op.LossTerms
+	// AheadWeight is the weight of multi-token prediction's loss in the training loss.
+	AheadWeight float64
 	// Noise is added to the embedding's output in training, but not in evaluation and generation.
 	Noise op.Noise
 	// Preference is the loss on pairs of documents; none: training is not on pairs.
@@ -32,7 +34,7 @@ type Spec struct {
 	// frozen.
 	NoBackward int
 	// OnHost keeps hidden states on the host. A launch has chunks of them on the device, and attention processes one
-	// group of key/value heads at a time (groups.go). No result depends on it. It excludes Keep and experts.
+	// group of key/value heads at a time (groups.go). No result depends on it. It excludes Keep.
 	OnHost bool
 	// Fused: attention's backward gets memory in which some kernels sum gradients
 	// (op.AttentionBackward.Sums). The order of these sums, and with it the last bits of the
@@ -42,6 +44,9 @@ type Spec struct {
 	Scratch []byte
 	// Positions is the length of the longest document that the RoPE tables cover.
 	Positions int
+	// Document is the most tokens of a document; 0: Positions. An indexer has memory if documents may be longer than its
+	// choice.
+	Document int
 	// Cos and Sin f32 are the RoPE tables on the device: Config.RopeTables(Positions).
 	Cos, Sin device.Tensor
 }
@@ -88,7 +93,7 @@ type Templates struct {
 	dims         dims
 	ropes        []ropeTable
 	queryScaling ropeTable     // the table of Config.QueryScaling, which scales without rotating
-	ones         device.Tensor // the weights of norms of heads without weights
+	ones         device.Tensor // the weights of norms without weights
 	dev          device.Device
 }
 
@@ -152,4 +157,8 @@ type MicroBatch struct {
 	First                   int // index in the step of its first token
 	Reference               device.Tensor
 	Likelihood              float32
+	// With multi-token prediction: the rows of the next and the previous token (AheadRows), and of all rows of the head the
+	// targets i32 and the factors f32 on their gradients. Rows for the token after the next come first.
+	Next, Previous           device.Tensor
+	HeadTargets, HeadWeights device.Tensor
 }

@@ -15,6 +15,7 @@ import (
 	"mt/device/op"
 	"mt/internal/testkit"
 	"mt/internal/testkit/reference"
+	"mt/layers/schedule"
 	"mt/model"
 )
 
@@ -102,6 +103,9 @@ var configs = []struct {
 		c.NumHeads, c.NumKVHeads, c.HiddenSize = 4, 2, 10
 	})},
 	{"xielu", config(func(c *model.Config) { c.Activation, c.Ungated, c.MLPBias = model.XIELU, true, true })},
+	{"an MLP alone", config(func(c *model.Config) {
+		c.Alone, c.Ungated, c.MLPBias, c.Activation = []model.Half{model.BothHalves, model.SecondHalf}, true, true, model.SquaredReLU
+	})},
 	{"hunyuan", config(func(c *model.Config) {
 		c.QKNorm, c.QKNormRotated, c.OBias, c.QKVBias, c.NumHeads, c.NumKVHeads = true, true, true, true, 4, 2
 	})},
@@ -111,7 +115,7 @@ var configs = []struct {
 	})},
 	{"smollm3", config(func(c *model.Config) { c.NoRope, c.QKNorm = []bool{false, true}, true })},
 	{"llama4", config(func(c *model.Config) {
-		c.NoRope, c.QKNorm, c.QKNormPlain, c.RopeInterleaved = []bool{false, true}, true, true, true
+		c.NoRope, c.QKNorm, c.QKNormPlain, c.QKNormTurning, c.RopeInterleaved = []bool{false, true}, true, true, true, true
 		c.ChunkSize, c.ChunkedAttention, c.QueryScaling = 3, []bool{true, false}, &model.QueryScaling{Scale: 0.7, Every: 3, Ahead: 1}
 		c.NumHeads, c.NumKVHeads, c.RMSNormEps = 4, 2, 0.1 // so that it shows where it is added
 	})},
@@ -132,6 +136,11 @@ var configs = []struct {
 		c.HiddenSize, c.NumHeads, c.NumKVHeads, c.HeadDim, c.RopeInterleaved = 9, 3, 3, 7, true
 		c.MLA = &model.MLA{QRank: 5, KVRank: 7, NopeDim: 3, RopeDim: 4, ValueDim: 5, NormEps: 1e-3}
 	})},
+	{"latent with chosen keys", config(func(c *model.Config) {
+		c.HiddenSize, c.NumHeads, c.NumKVHeads, c.HeadDim, c.RopeInterleaved = 9, 3, 3, 7, true
+		c.MLA = &model.MLA{QRank: 5, KVRank: 7, NopeDim: 3, RopeDim: 4, ValueDim: 5, NormEps: 1e-3,
+			Indexer: &model.Indexer{Heads: 8, HeadDim: 6, TopK: 3}} // with so many heads no two scores are equal
+	})},
 	{"latent of whole queries", config(func(c *model.Config) {
 		c.OBias, c.HiddenSize, c.HeadDim, c.NormOffset = true, 9, 7, 0.5
 		c.MLA = &model.MLA{KVRank: 5, NopeDim: 3, RopeDim: 4, ValueDim: 7, NormEps: 1e-3}
@@ -149,6 +158,10 @@ var configs = []struct {
 		c.NumHeads, c.NumKVHeads, c.HeadDim = 2, 2, 5
 		c.MLA = &model.MLA{KVRank: 9, NopeDim: 3, RopeDim: 2, ValueDim: 8, NormEps: 1e-3}
 		c.Rope = model.Rope{Type: "yarn", Theta: 100, Factor: 4, OriginalMaxPositions: 16, MScale: 0.7, MScaleAllDim: 0.9}
+	})},
+	{"normed embedding", config(func(c *model.Config) {
+		c.NormOffset, c.SandwichNorms, c.FinalNormPlain, c.EmbedNorm, c.OutputNormEps = 1, true, true, true, 1e-2
+		c.QKNorm, c.QKNormPlain, c.OutputGate, c.NoRope, c.HiddenSize = true, true, true, []bool{false, true}, 16
 	})},
 	{"gate by the exact gelu", config(func(c *model.Config) { c.Activation, c.MLPBias = model.GELU, true })},
 	{"output gate", config(func(c *model.Config) {
@@ -254,7 +267,7 @@ func TestGradientsEqualFiniteDifferences(t *testing.T) {
 			loss := func() float64 { return reference.Loss(c.cfg, weights, slices.Concat(mbs...)) }
 			rng := rand.New(rand.NewPCG(5, 5))
 			for _, name := range slices.Sorted(maps.Keys(weights)) {
-				if strings.HasSuffix(name, ".layer_scalar") {
+				if strings.HasSuffix(name, ".layer_scalar") || strings.Contains(name, ".indexer.") {
 					continue // never trained
 				}
 				x := weights[name]
@@ -511,14 +524,9 @@ func (r *rig) generate(ids []int32, start, n int, caches []device.Mem, ws device
 	x, y := r.tensor(device.F32, n*r.spec.HiddenWidth()), r.tensor(device.F32, n*r.spec.HiddenWidth())
 	r.tpl.EmbedForward(r.s, OnDevice(x), b.table, b.mbs[0], 0, device.Mem{})
 	for i, l := range r.layouts[1 : len(r.layouts)-1] {
-		switch w := r.weights[i+1]; l.Kind {
-		case model.Positions:
-			r.tpl.PositionsForward(r.s, w, OnDevice(y), OnDevice(x), MicroBatch{Tokens: n, Pos: step.Pos}, ws)
-		case model.PerLayer:
-			r.tpl.PerLayerForward(r.s, w, y, x, b.mbs[0], ws)
-		default:
-			r.tpl.BlockForwardCached(r.s, l.Block, w, y, x, step, caches[l.Block], ws)
-		}
+		mb := b.mbs[0]
+		mb.Pos = step.Pos
+		r.launch(i+1, schedule.Generate, Launch{In: OnDevice(x), Out: OnDevice(y), MicroBatch: mb, Cached: step, Cache: caches[l.Block], Workspace: ws})
 		x, y = y, x
 	}
 	logits := r.tensor(device.F32, n*cfg.VocabSize)

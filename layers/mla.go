@@ -53,6 +53,7 @@ func (s Spec) mlaBuffers(d dims, tokens int, backward bool, ws *allotter) mlaBuf
 func (l *launch) projectMLA(c span) {
 	d, at := l.dims, l.dims.mla
 	l.narrow(c)
+	l.projectIndex(c)
 	qkv, b := l.qkv.of(c), l.mla
 	l.linear(l.s, b.q.of(c), l.queriesFrom(c), l.w[model.RoleQB], device.Tensor{}, device.Tensor{}, c.n, cmp.Or(at.QRank, d.hidden), b.q.width)
 	l.linear(l.s, b.kv.of(c), b.kvn.of(c), l.w[model.RoleKVB], device.Tensor{}, device.Tensor{}, c.n, at.KVRank, b.kv.width)

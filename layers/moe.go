@@ -17,11 +17,12 @@ import (
 // set, it adds the router's probabilities to ProbSum.
 //
 //	x (T, h) act; at: index of the micro-batch's first token in the state
-func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int, mb MicroBatch, st MoEState, ws device.Mem, eval bool) {
+func (t *Templates) MoERoute(s device.Stream, w Weights, x Hidden, at int, mb MicroBatch, st MoEState, ws device.Mem, eval bool) {
 	l := t.newMoE(s, w, at, mb, st)
 	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, false, &allotter{mem: ws})
-	in := whole(x, t.dims.hidden)
+	in := l.hidden(x, l.x)
 	for c := range l.chunks() {
+		fetch(s, c, in)
 		r := l.route(in, c, !eval)
 		if t.spec.Config.NormsExperts() { // Combine adds x
 			s.Zero(r.sum.Mem())
@@ -65,14 +66,22 @@ func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from,
 // Combine also reads w and x, and saved receives the rows of Sum; a zero Mem as saved keeps nothing.
 //
 //	x, y (T, h) act, not overlapping
-func (t *Templates) Combine(s device.Stream, w Weights, y, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
+func (t *Templates) Combine(s device.Stream, w Weights, y, x Hidden, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
+	if passengers := t.passengersOf(mb, x.Dev); !passengers.None() {
+		s.CopyD2D(t.passengersOf(mb, y.Dev).Mem(), passengers.Mem())
+	}
+	l := t.newMoE(s, w, at, mb, st)
+	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, false, &allotter{mem: ws})
+	out := l.hidden(y, l.y)
 	if t.spec.Config.NormsExperts() {
-		t.combineNormed(s, w, y, x, at, mb, st, saved, ws)
+		l.combineNormed(out, l.hidden(x, l.x), saved)
 		return
 	}
-	h := int64(t.dims.hidden)
-	n := int64(mb.Tokens) * h
-	op.Do(t.dev, s, op.Convert{Dst: y, Src: st.Sum.Slice(int64(at)*h, n), N: n})
+	for c := range l.pieces(out) {
+		to := out.of(c)
+		op.Do(t.dev, s, op.Convert{Dst: to, Src: l.of(c).sum, N: to.Len})
+		store(s, c, out)
+	}
 }
 
 // moeLaunch is one launch of a MoE layer. It is part 0 (norm and router) for one micro-batch, or one expert for its
@@ -105,6 +114,14 @@ func (t *Templates) newExpert(s device.Stream, w Weights, st MoEState, from, n i
 
 func (l *moeLaunch) chunks() func(func(span) bool) {
 	return spans(l.mb.Tokens, chunkOf(l.spec.ChunkTokens, l.mb.Tokens))
+}
+
+// pieces returns the spans in which x is copied: chunks if x is on the host, otherwise the whole micro-batch at once.
+func (l *moeLaunch) pieces(x rows) func(func(span) bool) {
+	if x.host == nil {
+		return spans(l.mb.Tokens, l.mb.Tokens)
+	}
+	return l.chunks()
 }
 
 func (l *moeLaunch) expertChunks(n int) func(func(span) bool) {

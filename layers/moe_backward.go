@@ -12,20 +12,23 @@ import (
 // instead; saved has this sum from the forward.
 //
 //	dy, x (T, h) act: only read
-func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
+func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x Hidden, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
 	l := t.newMoE(s, w, at, mb, st)
 	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, false, &allotter{mem: ws})
-	in := whole(x, t.dims.hidden)
+	in, grads := l.hidden(x, l.x), l.hidden(dy, l.y)
 	for c := range l.chunks() {
+		fetch(s, c, in)
 		l.route(in, c, false)
 	}
-	all := l.of(span{0, mb.Tokens})
-	s.Zero(all.sum.Mem())
+	s.Zero(l.of(span{0, mb.Tokens}).sum.Mem())
 	if t.spec.Config.NormsExperts() {
-		l.sumGrad(dy, in, saved)
+		l.sumGrad(grads, in, saved)
 		return
 	}
-	s.CopyD2D(all.dy.Mem(), dy.Slice(0, all.dy.Len).Mem())
+	for c := range l.pieces(grads) {
+		fetch(s, c, grads)
+		s.CopyD2D(l.of(c).dy.Mem(), grads.of(c).Mem())
+	}
 }
 
 // ExpertBackward overwrites g, the gradients of an expert's weights w. The expert's pairs of token
@@ -108,22 +111,24 @@ func (l *moeLaunch) expertGrad(r model.Role, dy, x device.Tensor, c span, out, i
 //	g: overwritten if first is set, else accumulated
 //	auxScale: the auxiliary loss has the gradient auxScale·Counts[e] with respect to every
 //	token's probability of expert e; 0: there is no such loss
-func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem, first bool, auxScale float32) {
+func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, x Hidden, at int, mb MicroBatch, st MoEState, saved, ws device.Mem, first bool, auxScale float32) {
 	l := t.newMoE(s, w, at, mb, st)
 	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, true, &allotter{mem: ws})
 	l.g = g
 	if first {
 		zeroVectors(s, g)
 	}
-	in, out := whole(x, t.dims.hidden), whole(dxdy, t.dims.hidden)
+	in, out := l.hidden(x, l.x), l.hidden(dxdy, l.y)
 	for c := range l.chunks() {
+		fetch(s, c, in, out)
 		if overwrite := first && c.at == 0; t.spec.Config.DenseBesideExperts {
 			l.besideBackward(out.of(c), in.of(c), c, saved, overwrite)
-			continue
+		} else {
+			l.sumNormGrad(out.of(c), c, saved)
+			l.routerBackward(c, overwrite, auxScale)
+			l.routeNormBackward(out.of(c), in.of(c), c)
 		}
-		l.sumNormGrad(out.of(c), c, saved)
-		l.routerBackward(c, first && c.at == 0, auxScale)
-		l.routeNormBackward(out.of(c), in.of(c), c)
+		store(s, c, out)
 	}
 }
 

@@ -21,26 +21,28 @@ func (l *moeLaunch) keptSum(saved device.Mem) rows {
 	return whole(saved.Tensor(l.spec.Act, 0, int64(l.mb.Tokens)*int64(l.dims.hidden)), l.dims.hidden)
 }
 
-func (t *Templates) combineNormed(s device.Stream, w Weights, y, x device.Tensor, at int, mb MicroBatch, st MoEState, saved, ws device.Mem) {
-	l := t.newMoE(s, w, at, mb, st)
-	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, false, &allotter{mem: ws})
-	in, out, kept := whole(x, t.dims.hidden), whole(y, t.dims.hidden), l.keptSum(saved)
+// combineNormed is Combine for such a layer: `out` receives the output, and `in` has the input.
+func (l *moeLaunch) combineNormed(out, in rows, saved device.Mem) {
+	kept := l.keptSum(saved)
 	for c := range l.chunks() {
+		fetch(l.s, c, in)
 		sum := kept.of(c)
-		op.Do(t.dev, s, op.Convert{Dst: sum, Src: l.of(c).sum, N: sum.Len})
-		if !t.spec.Config.DenseBesideExperts {
-			t.addNormed(s, out.of(c), in.of(c), sum, w[model.RolePostMLPNorm], c.n)
-			continue
+		op.Do(l.dev, l.s, op.Convert{Dst: sum, Src: l.of(c).sum, N: sum.Len})
+		if l.spec.Config.DenseBesideExperts {
+			l.combineBeside(out.of(c), in.of(c), sum, c)
+		} else {
+			l.addNormed(l.s, out.of(c), in.of(c), sum, l.w[model.RolePostMLPNorm], c.n)
 		}
-		l.combineBeside(out.of(c), in.of(c), sum, c)
+		store(l.s, c, out)
 	}
 }
 
-// sumGrad writes DY of the state, the gradient of the experts' sum, for the whole micro-batch. dy is the gradient of
-// the layer's output.
-func (l *moeLaunch) sumGrad(dy device.Tensor, x rows, saved device.Mem) {
-	grads, kept := whole(dy, l.dims.hidden), l.keptSum(saved)
+// sumGrad writes DY of the state, the gradient of the experts' sum, for the whole micro-batch. grads are
+// the gradients of the layer's output, and x is its input.
+func (l *moeLaunch) sumGrad(grads, x rows, saved device.Mem) {
+	kept := l.keptSum(saved)
 	for c := range l.chunks() {
+		fetch(l.s, c, grads, x)
 		if l.spec.Config.DenseBesideExperts {
 			l.besideSumGrad(grads.of(c), x.of(c), kept.of(c), c)
 			continue
@@ -61,6 +63,6 @@ func (l *moeLaunch) sumNormGrad(dy device.Tensor, c span, saved device.Mem) {
 // the norm's weight. dw accumulates the gradient of this weight, unless none. The norm runs again for its statistics.
 func (l *moeLaunch) backThroughOutput(r model.Role, dx, dy, x, dw device.Tensor, c span) {
 	rstd := l.rstdOut.of(c)
-	op.Do(l.dev, l.s, l.rmsNorm(dx, rstd, x, l.w[r], c.n))
+	op.Do(l.dev, l.s, l.outNorm(dx, rstd, x, l.w[r], c.n))
 	op.Do(l.dev, l.s, l.rmsNormBackward(dx, dw, dy, x, l.w[r], rstd, c.n))
 }

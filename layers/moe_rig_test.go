@@ -131,10 +131,27 @@ func (r *moeRig) state(backward bool) MoEState {
 	return st
 }
 
+// hidden returns t as a hidden state; with Spec.OnHost it is a copy of t in host memory.
+func (r *moeRig) hidden(t device.Tensor) Hidden {
+	if !r.spec.OnHost {
+		return OnDevice(t)
+	}
+	host := r.allocHost(t.Mem().Bytes)
+	CopyDown(r.s, host, t.Mem())
+	return Hidden{Host: host}
+}
+
+// fetch copies the hidden state h to t, if h is in host memory.
+func (r *moeRig) fetch(t device.Tensor, h Hidden) {
+	if h.Host != nil {
+		CopyUp(r.s, t.Mem(), h.Host)
+	}
+}
+
 // forward runs the forward of all micro-batches through the layer and returns their outputs.
 func (r *moeRig) forward(st MoEState, ws device.Mem, eval bool) []float64 {
 	for i, x := range r.xs {
-		r.tpl.MoERoute(r.s, r.parts[0], x, r.at(i), r.mb(i), st, ws, eval)
+		r.tpl.MoERoute(r.s, r.parts[0], r.hidden(x), r.at(i), r.mb(i), st, ws, eval)
 	}
 	r.tpl.MoESort(r.s, st, r.total(), !eval)
 	off := r.offsets(st)
@@ -146,7 +163,9 @@ func (r *moeRig) forward(st MoEState, ws device.Mem, eval bool) []float64 {
 	var out []float64
 	for i := range r.xs {
 		y := r.tensor(r.spec.Act, r.counts[i]*r.cfg.HiddenSize)
-		r.tpl.Combine(r.s, r.parts[0], y, r.xs[i], r.at(i), r.mb(i), st, r.saved[i], ws)
+		to := r.hidden(y)
+		r.tpl.Combine(r.s, r.parts[0], to, r.hidden(r.xs[i]), r.at(i), r.mb(i), st, r.saved[i], ws)
+		r.fetch(y, to)
 		out = append(out, r.get(y)...)
 	}
 	return out
@@ -159,7 +178,7 @@ func (r *moeRig) backward(st MoEState, ws device.Mem, auxScale float32) map[stri
 	for i, x := range r.xs {
 		dys = append(dys, r.tensor(r.spec.Act, len(r.dy[i])))
 		r.put(dys[i], r.dy[i])
-		r.tpl.MoERouteAgain(r.s, r.parts[0], dys[i], x, r.at(i), r.mb(i), st, r.saved[i], ws)
+		r.tpl.MoERouteAgain(r.s, r.parts[0], r.hidden(dys[i]), r.hidden(x), r.at(i), r.mb(i), st, r.saved[i], ws)
 	}
 	r.tpl.MoESort(r.s, st, r.total(), false)
 	off, out := r.offsets(st), map[string][]float64{}
@@ -174,7 +193,9 @@ func (r *moeRig) backward(st MoEState, ws device.Mem, auxScale float32) map[stri
 	}
 	g := r.grads(0)
 	for i, x := range r.xs {
-		r.tpl.MoERouteBackward(r.s, r.parts[0], g, dys[i], x, r.at(i), r.mb(i), st, r.saved[i], ws, i == 0, auxScale)
+		dxdy := r.hidden(dys[i])
+		r.tpl.MoERouteBackward(r.s, r.parts[0], g, dxdy, r.hidden(x), r.at(i), r.mb(i), st, r.saved[i], ws, i == 0, auxScale)
+		r.fetch(dys[i], dxdy)
 		out["x"] = append(out["x"], r.get(dys[i])...)
 	}
 	r.tpl.ExpertScalesGrad(r.s, g, st, r.total())

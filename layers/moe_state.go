@@ -78,6 +78,8 @@ func (st *MoEState) of(c span, at int, d dims, scored, chosen int) routing {
 // Part 0 (norm and router), for C tokens:
 //
 //	wide (C, h) f32: the router's normed input; none if act is fp32
+//	x, y (C, h) act: a chunk of the input, and of the output or its gradient, if hidden states are
+//	  on the host
 //	n (C, h) act, rstd (C) f32, (C, 2) for a LayerNorm: backward: the norm again, then
 //	  the gradient of its result
 //	sum (C, h) act, rstdOut (C) f32: if the experts' sum is normed: this sum, unless it is kept, and
@@ -90,7 +92,7 @@ func (st *MoEState) of(c span, at int, d dims, scored, chosen int) routing {
 //	gu (C, 2·F) act: gate and up, then their gradient; without a gate (C, F)
 //	act, dact (C, F) act: f(gate)·up, weighted, and its gradient; F is the expert's width
 type moeBuffers struct {
-	wide, n, rstd          rows
+	wide, x, y, n, rstd    rows
 	sum, rstdOut           rows
 	in, out, gu, act, dact rows
 	beside                 besideBuffers // part 0 beside a dense MLP, moe_dense.go
@@ -101,6 +103,9 @@ func (s Spec) routeBuffers(tokens int, backward bool, ws *allotter) moeBuffers {
 	h, chunk := s.Config.HiddenSize, chunkOf(s.ChunkTokens, tokens)
 	if s.Act != device.F32 {
 		b.wide = ws.chunkRows(device.F32, chunk, h)
+	}
+	if s.OnHost {
+		b.x, b.y = ws.chunkRows(s.Act, chunk, h), ws.chunkRows(s.Act, chunk, h)
 	}
 	if backward {
 		b.n, b.rstd = ws.chunkRows(s.Act, chunk, h), ws.chunkRows(device.F32, chunk, newDims(s).stats)

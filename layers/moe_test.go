@@ -59,6 +59,7 @@ var moeCases = []moeCase{
 		c.SharedSize, c.SharedGate, c.SharedBias, c.Activation = 5, true, true, model.GELUTanh
 	}), nil, 0},
 	{"biases of all experts", moeConfig(4, 4, func(c *model.Config) { c.SharedSize, c.SharedBias, c.ExpertBias = 6, true, true }), nil, 0},
+	{"softmax in groups", moeConfig(12, 3, func(c *model.Config) { c.ExpertGroups, c.OpenGroups, c.GroupBest, c.NormTopKProb = 4, 2, 2, true }), nil, 2},
 	{"ungated", moeConfig(5, 2, func(c *model.Config) { c.Ungated, c.Activation, c.SharedSize = true, model.SquaredReLU, 7 }), nil, 0},
 	{"ungated with biases", moeConfig(4, 2, func(c *model.Config) {
 		c.Ungated, c.Activation, c.SharedSize, c.SharedBias, c.ExpertBias = true, model.GELU, 7, true, true
@@ -168,7 +169,7 @@ func TestMoERouteAgain(t *testing.T) {
 			r.s.Zero(v.Mem())
 		}
 		for i, x := range r.xs {
-			r.tpl.MoERouteAgain(r.s, r.parts[0], x, x, r.at(i), r.mb(i), st, r.saved[i], ws)
+			r.tpl.MoERouteAgain(r.s, r.parts[0], OnDevice(x), OnDevice(x), r.at(i), r.mb(i), st, r.saved[i], ws)
 		}
 		r.tpl.MoESort(r.s, st, r.total(), false)
 		for i, v := range route {
@@ -241,6 +242,18 @@ func TestMoEChunks(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestMoEHiddenStatesOnTheHost: hidden states on the host change no bit of a MoE layer's results.
+func TestMoEHiddenStatesOnTheHost(t *testing.T) {
+	for _, act := range []device.DType{device.F32, device.BF16} {
+		for _, c := range moeCases {
+			s := spec(c.cfg, KeepNothing, act)
+			y, want := newMoERig(t, openCPU(t, 2), c, s).run()
+			far, got := newMoERig(t, openCPU(t, 2), c, onHost(s)).run()
+			compareBits(t, fmt.Sprintf("%s %s", c.name, act), result{far, got}, result{y, want})
 		}
 	}
 }

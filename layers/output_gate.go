@@ -12,7 +12,8 @@ import (
 //	narrow (C, out) act: the gated output, then its gradient
 //	rstd (C, heads) f32: of a norm of the output, in the backward
 //
-// For all tokens, if the gate is not among the columns of qkv:
+// For all tokens, if the gate is not among the columns of qkv, and for a chunk (C, out) with hidden states on the host,
+// where dz is z:
 //
 //	z, dz (T, out) act: the gate, and its gradient
 type gateBuffers struct{ both, narrow, rstd, z, dz rows }

@@ -12,6 +12,7 @@ import (
 //	(T, L·P) act: the per-layer inputs of all blocks
 //	(T, 2·KV·D) act: keys and values of the blocks with a window, after norm and rotation, if blocks share them
 //	(T, 2·KV·D) act: the same for blocks without a window
+//	(T, h) act: with multi-token prediction the embedding; from the layer AheadInput on, the output of the final norm
 //
 // A gradient of a hidden state has the gradients of the passengers in their places. In the backward each reader adds to
 // them, so the block that makes the keys and values finds the sum over all readers.
@@ -40,17 +41,17 @@ func (s Spec) passengers() (p passengers) {
 		}
 	}
 	p.localAt, p.fullAt = p.inputs, p.inputs+p.local
-	p.width = p.fullAt + p.global
+	p.width = p.fullAt + p.global + c.Ahead*c.HiddenSize
 	return p
 }
 
 // passengersOf returns the passengers that follow the rows of a hidden state on the device; none: the model has none.
-func (l *launch) passengersOf(x device.Tensor) device.Tensor {
-	n := int64(l.mb.Tokens)
-	if l.spec.passengers().width == 0 || x.None() {
+func (t *Templates) passengersOf(mb MicroBatch, x device.Tensor) device.Tensor {
+	n := int64(mb.Tokens)
+	if t.spec.passengers().width == 0 || x.None() {
 		return device.Tensor{}
 	}
-	return x.Slice(n*int64(l.dims.hidden), n*int64(l.spec.passengers().width))
+	return x.Slice(n*int64(t.dims.hidden), n*int64(t.spec.passengers().width))
 }
 
 // passOn copies the passengers of the input to the output.

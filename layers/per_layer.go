@@ -12,7 +12,8 @@ import (
 //
 //	inputs = (norm(x·Wᵀ/√h) + √P·table row)/√2
 //
-// x is the embedding; the norm covers the P elements of each block. A block adds to its output y:
+// x is the embedding, and table row the token's row in an embedding table of its own. The norm covers the P elements of
+// each block. A block adds to its output y, with the activation function f:
 //
 //	y + norm((f(y·Wgateᵀ)·input)·Woutᵀ)
 //

@@ -56,7 +56,7 @@ func recurrenceOf(c *model.Config) recurrence {
 // forRecurrent returns d changed for a recurrent block: the widths and parameter roles of its
 // recurrence replace attention's.
 func (d dims) forRecurrent() dims {
-	d.recurrent, d.gated, d.qkNorm, d.sinks, d.mla, d.kv = true, false, false, false, nil, 0
+	d.recurrent, d.groups, d.gated, d.qkNorm, d.sinks, d.mla, d.kv = true, false, false, false, false, nil, 0
 	d.outRole, d.outBias, d.output = model.RoleRecurOut, model.RoleRecurOutBias, plainOutput{}
 	d = d.recurrence.widths(d)
 	d.raw, d.normsV = d.qkv, false
@@ -71,11 +71,11 @@ func (d dims) besides() dims {
 }
 
 // takeSide makes l.side, the launch of the recurrence that runs beside attention, if the block has
-// one. l.side shares everything with l except the widths and the buffers.
+// one. l.side shares everything with l except the widths, the buffers and the link.
 func (l *launch) takeSide() {
 	if l.dims.beside {
 		side := *l
-		side.dims, side.buffers = l.dims.besides(), *l.buffers.side
+		side.dims, side.buffers, side.link = l.dims.besides(), *l.buffers.side, nearLink{}
 		l.side = &side
 	}
 }

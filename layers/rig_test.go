@@ -17,6 +17,7 @@ import (
 	"mt/device/op"
 	"mt/internal/testkit"
 	"mt/internal/testkit/reference"
+	"mt/layers/schedule"
 	"mt/model"
 )
 
@@ -394,15 +395,7 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 			keep = r.alloc(k)
 		}
 		saved = append(saved, keep)
-		switch r.layouts[i].Kind {
-		case model.Positions:
-			r.tpl.PositionsForward(r.s, r.weights[i], xs[i], xs[i-1], mb, ws)
-			continue
-		case model.PerLayer:
-			r.tpl.PerLayerForward(r.s, r.weights[i], xs[i].Dev, xs[i-1].Dev, mb, ws)
-			continue
-		}
-		r.tpl.BlockForward(r.s, r.layouts[i].Block, r.weights[i], xs[i], xs[i-1], mb, saved[i], ws)
+		r.launch(i, schedule.Forward, Launch{In: xs[i-1], Out: xs[i], MicroBatch: mb, Saved: keep, Workspace: ws})
 	}
 	dx := r.hidden(n)
 	if r.spec.Shards() > 1 {
@@ -411,17 +404,16 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 		r.tpl.HeadForwardBackward(r.s, r.weights[last], grads[last], dx, xs[last-1], losses, mb, ws, b.scale(), first)
 	}
 	for i := last - 1; i > 0; i-- {
-		switch r.layouts[i].Kind {
-		case model.Positions:
-			r.tpl.PositionsBackward(r.s, grads[i], dx, mb, ws, first)
-			continue
-		case model.PerLayer:
-			r.tpl.PerLayerBackward(r.s, r.weights[i], grads[i], dx.Dev, xs[i-1].Dev, mb, ws, first)
-			continue
-		}
-		r.tpl.BlockBackward(r.s, r.layouts[i].Block, r.weights[i], grads[i], dx, xs[i-1], mb, saved[i], ws, first)
+		r.launch(i, schedule.Backward, Launch{In: xs[i-1], Grad: dx, Grads: grads[i], MicroBatch: mb, Saved: saved[i], Workspace: ws, First: first})
 	}
-	r.tpl.EmbedBackward(r.s, embed, dx, mb, ws, first)
+	r.tpl.EmbedBackward(r.s, embed, b.table, dx, mb, ws, first)
+}
+
+// launch enqueues a phase of layer i, between embedding and head, as the engine does.
+func (r *rig) launch(i int, phase schedule.Phase, x Launch) {
+	l := r.layouts[i]
+	x.Stream, x.Block, x.Weights, x.Visit = r.s, l.Block, r.weights[i], schedule.Visit{Stage: schedule.Block, Phase: phase}
+	KindOf(l.Kind).Launch(r.tpl, &x)
 }
 
 // shard returns part k of the head, with its weights copied to a slot of their own.
@@ -487,14 +479,7 @@ func (r *rig) evaluate(b batch) []float64 {
 		r.tpl.EmbedForward(r.s, x, b.table, mb, 0, ws)
 		last := len(r.layouts) - 1
 		for i := 1; i < last; i++ {
-			switch r.layouts[i].Kind {
-			case model.Positions:
-				r.tpl.PositionsForward(r.s, r.weights[i], y, x, mb, ws)
-			case model.PerLayer:
-				r.tpl.PerLayerForward(r.s, r.weights[i], y.Dev, x.Dev, mb, ws)
-			default:
-				r.tpl.BlockForward(r.s, r.layouts[i].Block, r.weights[i], y, x, mb, device.Mem{}, ws)
-			}
+			r.launch(i, schedule.Evaluate, Launch{In: x, Out: y, MicroBatch: mb, Workspace: ws})
 			x, y = y, x
 		}
 		if r.spec.Shards() > 1 {

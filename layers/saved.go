@@ -54,20 +54,23 @@ func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 //	out, dout (C, h) act, rstdOut (C) f32: the current output before its norm, its gradient,
 //	  its norm's scale
 //
-// With Spec.OnHost rows of all tokens become rows of a chunk, except lse (H, T) and delta (G, T).
-// The inputs and outputs of attention are then in group, see groups.go.
+// With Spec.OnHost rows of all tokens become rows of a chunk in attention, except lse (H, T) and
+// delta (G, T). The inputs and outputs of attention are then in group, see groups.go. A recurrence
+// keeps rows of all tokens.
 type buffers struct {
 	o, qkv, rot, rstdQ, rstdK, rstdV rows
 	do, dqkv, draw                   rows
 	lse, delta, sums                 device.Tensor
 	n, rstd, x2, gu, act, zeros      rows
 	a, out, dout, rstdOut            rows
-	mla                              mlaBuffers  // mla.go
-	gdn                              gdnBuffers  // gated_delta_net.go
-	ssd                              ssdBuffers  // mamba2.go
-	kda                              kdaBuffers  // kda.go
-	gate                             gateBuffers // output_gate.go
+	mla                              mlaBuffers   // mla.go
+	index                            indexBuffers // indexer.go
+	gdn                              gdnBuffers   // gated_delta_net.go
+	ssd                              ssdBuffers   // mamba2.go
+	kda                              kdaBuffers   // kda.go
+	gate                             gateBuffers  // output_gate.go
 	group                            groupBuffers
+	in, io                           rows            // (C, h) act: with Spec.OnHost a chunk of the input, and of the output or its gradient
 	side                             *buffers        // of the mixer beside attention
 	per                              perLayerBuffers // per_layer.go
 	kv                               rows            // (C, 2·KV·D) act: keys and values between a packed row and a passenger, passengers.go
@@ -83,6 +86,9 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 			d.recurrence.keepStates(&b, d, tokens, mem)
 		} else {
 			b.lse = mem.take(device.F32, tokens*d.heads)
+			if d.indexer != nil {
+				b.index.takeChoice(d.indexer, tokens, mem)
+			}
 		}
 	}
 	if keep >= KeepQKV {
@@ -104,21 +110,40 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 // at level keep are taken from saved, the others from ws. mlp says whether the launch has the whole block; backward
 // says whether it needs the backward's buffers too.
 func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward bool, saved, ws *allotter) buffers {
+	b := s.mixerBuffers(d, mlp, keep, tokens, backward, saved, ws)
+	s.stateBuffers(&b, d, chunkOf(s.ChunkTokens, tokens), ws)
+	if d.beside {
+		side := s.mixerBuffers(d.besides(), withoutMLP, keep, tokens, backward, saved, ws)
+		b.side = &side
+	}
+	return b
+}
+
+// stateBuffers takes from ws the buffers for chunks of hidden states, if these are on the host.
+func (s Spec) stateBuffers(b *buffers, d dims, chunk int, ws *allotter) {
+	if s.OnHost {
+		b.in, b.io = ws.chunkRows(d.act, chunk, d.hidden), ws.chunkRows(d.act, chunk, d.hidden)
+	}
+}
+
+// mixerBuffers returns the same buffers for a launch whose input and output are in other memory, without a recurrence
+// beside attention.
+func (s Spec) mixerBuffers(d dims, mlp bool, keep Keep, tokens int, backward bool, saved, ws *allotter) buffers {
 	b := s.savedBuffers(d, mlp, keep, tokens, saved)
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAttention {
-		b.o = s.tallRows(ws, d.act, tokens, d.q)
+		b.o = s.tallRows(d, ws, d.act, tokens, d.q)
 		if !d.recurrent && (backward || d.sinks) {
 			b.lse = ws.take(device.F32, tokens*d.heads)
 		}
 	}
 	if keep < KeepQKV {
-		b.qkv = s.tallRows(ws, d.act, tokens, d.raw)
+		b.qkv = s.tallRows(d, ws, d.act, tokens, d.raw)
 	}
 	if d.qkNorm {
-		b.rot = s.tallRows(ws, d.act, tokens, d.qkv)
+		b.rot = s.tallRows(d, ws, d.act, tokens, d.qkv)
 	}
-	if s.OnHost {
+	if d.groups {
 		b.group = s.takeGroup(d, tokens, backward, ws)
 	}
 	if d.recurrent {
@@ -126,9 +151,21 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	}
 	if d.gated {
 		b.gate.both, b.gate.narrow = ws.chunkRows(d.act, chunk, 2*d.out), ws.chunkRows(d.act, chunk, d.out)
+		if d.groups {
+			b.gate.z = ws.chunkRows(d.act, chunk, d.out)
+			b.gate.dz = b.gate.z
+		}
 	}
 	if d.mla != nil {
 		b.mla = s.mlaBuffers(d, tokens, backward, ws)
+	}
+	if x := d.indexer; x != nil {
+		if keep < KeepAttention {
+			b.index.takeChoice(x, tokens, ws)
+		}
+		if keep < KeepAttention || !backward {
+			b.index.take(x, d.act, tokens, ws)
+		}
 	}
 	if d.normIn || !backward {
 		b.n = ws.chunkRows(d.act, chunk, d.hidden)
@@ -149,10 +186,6 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	if backward {
 		s.backwardBuffers(&b, d, mlp, keep, tokens, ws)
 	}
-	if d.beside {
-		side := s.blockBuffers(d.besides(), withoutMLP, keep, tokens, backward, saved, ws)
-		b.side = &side
-	}
 	return b
 }
 
@@ -168,11 +201,11 @@ func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens in
 		b.rstdOut = ws.chunkRows(device.F32, chunk, 1)
 	}
 	if d.qkNorm {
-		b.rstdQ = s.tallRows(ws, device.F32, tokens, d.qGroups)
-		b.rstdK = s.tallRows(ws, device.F32, tokens, d.kGroups)
+		b.rstdQ = s.tallRows(d, ws, device.F32, tokens, d.qGroups)
+		b.rstdK = s.tallRows(d, ws, device.F32, tokens, d.kGroups)
 	}
 	if d.normsV {
-		b.rstdV = s.tallRows(ws, device.F32, tokens, d.kvHeads)
+		b.rstdV = s.tallRows(d, ws, device.F32, tokens, d.kvHeads)
 	}
 	if d.raw < d.qkv {
 		b.draw = ws.chunkRows(d.act, chunk, d.raw)
@@ -180,17 +213,17 @@ func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens in
 	if d.normIn {
 		b.rstd = ws.chunkRows(device.F32, chunk, d.stats)
 	}
-	b.do = s.tallRows(ws, d.act, tokens, d.q)
-	b.dqkv = s.tallRows(ws, d.act, tokens, d.qkv)
+	b.do = s.tallRows(d, ws, d.act, tokens, d.q)
+	b.dqkv = s.tallRows(d, ws, d.act, tokens, d.qkv)
 	if d.recurrent {
 		return
 	}
 	a := op.AttentionShape{TQ: tokens, Heads: d.heads, KVHeads: d.kvHeads, Dim: d.headDim, Softcap: float32(s.Config.AttnSoftcap)}
-	if s.OnHost {
+	if d.groups {
 		a.Heads, a.KVHeads = d.heads/d.kvHeads, 1
 	}
 	b.delta = ws.take(device.F32, tokens*a.Heads)
-	if n := a.SumsLen(); s.Fused && d.act == device.BF16 && n > 0 {
+	if n := a.SumsLen(); s.Fused && d.act == device.BF16 && n > 0 && d.indexer == nil {
 		b.sums = ws.take(device.F32, n)
 	}
 }

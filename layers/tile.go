@@ -2,6 +2,7 @@ package layers
 
 import (
 	"fmt"
+	"slices"
 
 	"mt/device"
 	"mt/model"
@@ -19,6 +20,14 @@ type Tile struct {
 	// does not cover the embedding; Ranges does.
 	Grad []Range
 	row  int64 // elements of a row of the gradient, if it has one row per unique id of a batch; 0: it does not
+}
+
+// Like reports whether t and o are parts of one layer with equal tensors, as two experts are.
+func (t Tile) Like(o Tile) bool {
+	return t.Layer == o.Layer && slices.EqualFunc(t.Layout.Tensors, o.Layout.Tensors, func(a, b model.TensorLayout) bool {
+		return a.Role == b.Role && a.Rows == b.Rows && a.Cols == b.Cols && a.Dims == b.Dims && a.BF16 == b.BF16 && a.TileOff == b.TileOff && a.Elem == b.Elem &&
+			a.Ref == b.Ref && a.Frozen == b.Frozen
+	})
 }
 
 // Copy is a range of bytes to copy: from byte From of a layer's tile on the host to byte To of the slot.

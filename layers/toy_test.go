@@ -101,8 +101,12 @@ func (d *toy) loadInt(t device.Tensor, n int) []int {
 // store writes v to element i of t, rounded to t's type.
 func (d *toy) store(t device.Tensor, i int, v float64) {
 	b := d.bytes(t.Slice(int64(i), 1).Mem())
-	if t.DType == device.F32 {
+	switch t.DType {
+	case device.F32:
 		binary.LittleEndian.PutUint32(b, math.Float32bits(float32(v)))
+		return
+	case device.I32:
+		binary.LittleEndian.PutUint32(b, uint32(int32(v)))
 		return
 	}
 	binary.LittleEndian.PutUint16(b, bf16.Round(float32(v)))
@@ -158,6 +162,12 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		d.attention(a)
 	case *op.AttentionBackward:
 		d.attentionBackward(a)
+	case *op.SelectKeys:
+		d.selectKeys(a)
+	case *op.SparseAttention:
+		d.sparseAttention(a)
+	case *op.SparseAttentionBackward:
+		d.sparseAttentionBackward(a)
 	case *op.WeightedBiasGrad:
 		d.weightedBiasGrad(a)
 	case *op.XIELU:
@@ -349,10 +359,20 @@ func (d *toy) shape(a op.AttentionShape, qs, ks int) (s oracle.Shape, seen int64
 	return s, seen
 }
 
-func (d *toy) attention(a *op.Attention) {
+func (d *toy) attention(a *op.Attention) { d.attend(a, nil, 0) }
+
+func (d *toy) sparseAttention(a *op.SparseAttention) {
+	d.attend(&a.Attention, d.loadIDs(a.Keys, a.TQ*a.TopK), a.TopK)
+}
+
+// attend runs attention to the chosen keys; nil: to all.
+func (d *toy) attend(a *op.Attention, chosen []int32, topK int) {
 	exact("Attention O", a.O, a.TQ*a.Heads*a.Dim)
 	disjoint("Attention", a.O, a.Q, a.K, a.V)
-	s, seen := d.shape(a.AttentionShape, a.QStride, a.KStride)
+	few := a.AttentionShape
+	few.Window = max(few.Window, topK) // as many pairs
+	s, seen := d.shape(few, a.QStride, a.KStride)
+	s.Window, s.Keys, s.TopK = a.Window, chosen, topK
 	d.attended += 4 * seen * int64(a.Dim)
 	queries, keys := (a.TQ-1)*a.QStride+a.Heads*a.Dim, (a.TK-1)*a.KStride+a.KVHeads*a.Dim
 	o, lse := d.load(a.O, a.TQ*a.Heads*a.Dim), make([]float64, a.TQ*a.Heads)
@@ -363,10 +383,27 @@ func (d *toy) attention(a *op.Attention) {
 	}
 }
 
-func (d *toy) attentionBackward(a *op.AttentionBackward) {
+func (d *toy) attentionBackward(a *op.AttentionBackward) { d.attendBackward(a, nil, 0) }
+
+func (d *toy) sparseAttentionBackward(a *op.SparseAttentionBackward) {
+	d.attendBackward(&a.AttentionBackward, d.loadIDs(a.Keys, a.TQ*a.TopK), a.TopK)
+}
+
+// selectKeys computes the choice of an indexer.
+func (d *toy) selectKeys(a *op.SelectKeys) {
+	keys := make([]int32, a.TQ*a.TopK)
+	oracle.SelectKeys(keys, d.load(a.Q, a.TQ*a.Heads*a.Dim), d.load(a.K, a.TK*a.Dim), d.load(a.W, a.TQ*a.Heads), oracle.Selection{CuQ: d.loadIDs(a.CuQ, a.Seqs+1),
+		CuK: d.loadIDs(a.CuK, a.Seqs+1), Heads: a.Heads, Dim: a.Dim, TopK: a.TopK, Scale: float64(a.Scale), WScale: float64(a.WScale)})
+	for i, key := range keys {
+		d.store(a.Keys, i, float64(key))
+	}
+}
+
+func (d *toy) attendBackward(a *op.AttentionBackward, chosen []int32, topK int) {
 	exact("AttentionBackward Delta", a.Delta, a.TQ*a.Heads)
 	disjoint("AttentionBackward", a.DQ, a.Q, a.K, a.V, a.DO, a.O, a.LSE)
 	s, _ := d.shape(a.AttentionShape, a.QStride, a.KStride)
+	s.Keys, s.TopK = chosen, topK
 	s.DQStride, s.DKStride = a.Heads*a.Dim, a.KVHeads*a.Dim
 	queries, keys := (a.TQ-1)*a.QStride+a.Heads*a.Dim, (a.TK-1)*a.KStride+a.KVHeads*a.Dim
 	o, do := d.load(a.O, a.TQ*a.Heads*a.Dim), d.load(a.DO, a.TQ*a.Heads*a.Dim)

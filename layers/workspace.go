@@ -23,20 +23,22 @@ type dims struct {
 	outBias        model.Role      // of its bias, if there is one
 	output         attentionOutput // turns attention's output into the projection's input
 	mla            *model.MLA
-	ffn            int  // F
-	up             int  // width of the MLP activation's input: 2·F, gate and up, or F without a gate
-	vocab          int  // V
-	qkNorm         bool // in a launch: of its block; else: some block has q/k norm
-	rotatesFirst   bool // q/k norm follows the rotation, in all blocks
-	qGroups        int  // number of groups that q/k norm divides a token's q into: one per head, or 1
+	indexer        *model.Indexer // chooses the keys that attention reads; nil: attention reads all
+	ffn            int            // F
+	up             int            // width of the MLP activation's input: 2·F, gate and up, or F without a gate
+	vocab          int            // V
+	qkNorm         bool           // in a launch: of its block; else: some block has q/k norm
+	rotatesFirst   bool           // q/k norm follows the rotation, in all blocks
+	qGroups        int            // number of groups that q/k norm divides a token's q into: one per head, or 1
 	kGroups        int
 	normsV         bool // values are normed, head by head
 	normIn         bool // inputs of attention and MLP are normed
 	normOut        bool // outputs of attention and MLP are normed
 	sinks          bool // every head has an attention sink
-	parallel       bool // attention and MLP have the same input
+	parallel       bool // attention and MLP have the same input, or there is no attention
 	stats          int  // statistics of a norm per row: rstd, or mean and rstd
 	gated          bool // the output has a gate, in the last columns of qkv
+	groups         bool // attention processes one group of heads at a time, see groups.go
 	recurrent      bool // the recurrence replaces attention, see forRecurrent
 	recurrence     recurrence
 	beside         bool // the recurrence runs beside attention
@@ -54,10 +56,10 @@ func newDims(s Spec) dims {
 // key/value heads.
 func (s Spec) attentionDims(heads model.Heads) dims {
 	c := s.Config
-	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: heads.KV, headDim: heads.Dim, keyDim: heads.Dim,
+	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: heads.KV, headDim: heads.Dim, keyDim: heads.Dim, indexer: s.chooses(),
 		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.NumHeads * heads.Dim, mla: c.MLA, qkNorm: c.QKNorm, rotatesFirst: c.QKNormRotated,
 		normsV: c.NormsValues, qGroups: c.NumHeads, kGroups: heads.KV, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
-		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, recurrence: recurrenceOf(c), beside: c.Beside}
+		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, groups: s.OnHost, recurrence: recurrenceOf(c), beside: c.Beside}
 	if c.QKNormWhole {
 		d.qGroups, d.kGroups = 1, 1
 	}
@@ -98,6 +100,7 @@ func (s Spec) dims(block int) dims {
 		return newDims(s).forRecurrent()
 	}
 	d := s.attentionDims(s.Config.Heads(block))
+	d.groups = d.groups && s.Config.Mixes(block)
 	d.qkNorm, d.lends = s.Config.NormsQK(block), s.Config.LendsKV(block)
 	if wide := s.Config.MLPSize(block); wide != d.ffn {
 		d.ffn, d.up = wide, d.up/d.ffn*wide
@@ -181,9 +184,10 @@ func (a *allotter) chunkRows(dt device.DType, chunk, width int) rows {
 	return rows{t: a.take(dt, chunk*width), width: width, chunk: true}
 }
 
-// tallRows takes a matrix with a row for every token of a micro-batch or, if hidden states are on the host, of a chunk.
-func (s Spec) tallRows(a *allotter, dt device.DType, tokens, width int) rows {
-	if s.OnHost {
+// tallRows takes a matrix with a row for every token of a micro-batch or, if attention processes one group of heads at a
+// time, of a chunk.
+func (s Spec) tallRows(d dims, a *allotter, dt device.DType, tokens, width int) rows {
+	if d.groups {
 		return a.chunkRows(dt, chunkOf(s.ChunkTokens, tokens), width)
 	}
 	return a.wholeRows(dt, tokens, width)
@@ -207,8 +211,9 @@ func (s Spec) workspaceBytes(backward bool) (n int64) {
 // does not depend on Keep.
 func (s Spec) BlockForwardBytes() (n int64) {
 	for _, k := range kinds {
-		if block, ok := k.(blockKind); ok {
-			n = max(n, block.WorkspaceBytes(s, false))
+		switch k.(type) {
+		case blockKind, mlpKind:
+			n = max(n, k.WorkspaceBytes(s, false))
 		}
 	}
 	return n
@@ -217,9 +222,12 @@ func (s Spec) BlockForwardBytes() (n int64) {
 // HeadBytes returns the workspace of the head, or of its largest part, for MaxTokens tokens.
 func (s Spec) HeadBytes() int64 {
 	ws := allotter{dry: true}
-	s.headBuffers(newDims(s), s.ShardRows(), s.MaxTokens, &ws)
+	s.headBuffers(newDims(s), s.ShardRows(), s.Config.Streams()*s.MaxTokens, &ws)
 	return ws.used
 }
+
+// fitsHead is fits for the rows of a launch of the head.
+func (s Spec) fitsHead(rows int) { s.fits(rows / s.Config.Streams()) }
 
 // fits panics if a launch has no tokens or more than MaxTokens, for which the workspace is sized. The run then violates
 // its plan.

@@ -46,7 +46,7 @@ type Config struct {
 	QKVBias          bool
 	OBias            bool
 	MLPBias          bool
-	QKNorm           bool // q and k are normed before rotation; see QKNormWhole and QKNormPlain
+	QKNorm           bool // q and k are normed before rotation; see QKNormWhole and the fields after it
 	InitializerRange float64
 	BOS, EOS, PAD    []int // token ids, empty where config.json has none
 
@@ -59,12 +59,18 @@ type Config struct {
 	SharedNorm    bool    // in a parallel block one norm serves attention and MLP
 	OutputNorms   bool    // only the outputs of attention and MLP are normed, not their inputs
 	QKNormWhole   bool    // q/k norm runs over all heads of a token at once, with one weight per element; false: over each head
-	QKNormPlain   bool    // q/k norm runs over each head without weights, and only in blocks with a rotary embedding
+	QKNormPlain   bool    // q/k norm runs over each head without weights
+	QKNormTurning bool    // only blocks with a rotary embedding have q/k norm
 	QKNormRotated bool    // q/k norm runs over each head, with weights, after the rotation
-	EmbedScale    float64 // factor on the embeddings; 0: 1
-	EmbedRounded  bool    // EmbedScale is rounded to the activations' type before the multiplication
-	ResidualScale float64 // factor on the outputs of attention and MLP before the residual addition; 0: 1. Their inputs are normed
-	Activation    Activation
+	// EmbedNorm norms the embedding's output, without weights.
+	EmbedNorm bool
+	// FinalNormPlain says that the weight of the last norm is w, without NormOffset.
+	FinalNormPlain bool
+	OutputNormEps  float32 // ε of the norms of attention's and the MLP's output; 0: RMSNormEps
+	EmbedScale     float64 // factor on the embeddings; 0: 1
+	EmbedRounded   bool    // EmbedScale is rounded to the activations' type before the multiplication
+	ResidualScale  float64 // factor on the outputs of attention and MLP before the residual addition; 0: 1. Their inputs are normed
+	Activation     Activation
 	// ClampedSwiGLU replaces f(gate)·up in a gated MLP; nil: nothing is clamped.
 	ClampedSwiGLU *ClampedSwiGLU
 	AttnScale     float64 // factor on the scores; 0: 1/√HeadDim
@@ -105,6 +111,8 @@ type Config struct {
 	// LayerScalar multiplies the output of a block by a number that the checkpoint has and nothing trains.
 	LayerScalar bool
 
+	// Ahead is the number of trained modules for multi-token prediction: 0, or 1 after PredictAhead.
+	Ahead int
 	// PerLayerSize is the width of the per-layer input, which every block multiplies by a gate of its output and adds to
 	// this output; 0: there are none. A token's per-layer inputs are the rows of a second table, with PerLayerVocab
 	// rows, plus a projection of the embedding.
@@ -218,7 +226,7 @@ type Half uint8
 const (
 	BothHalves Half = iota
 	FirstHalf       // attention or a recurrence
-	SecondHalf      // experts
+	SecondHalf      // MLP or experts
 )
 
 // Mixes says whether a block has its first half, which mixes tokens by attention or a recurrence.
@@ -226,12 +234,12 @@ func (c *Config) Mixes(block int) bool { return c.Alone == nil || c.Alone[block]
 
 // HasMLP says whether a block has a dense MLP.
 func (c *Config) HasMLP(block int) bool {
-	return !c.HasExperts(block) && (c.Alone == nil || c.Alone[block] == BothHalves)
+	return !c.HasExperts(block) && (c.Alone == nil || c.Alone[block] != FirstHalf)
 }
 
 // AttentionBlocks returns the number of blocks with attention.
 func (c *Config) AttentionBlocks() (n int) {
-	for b := range c.NumLayers {
+	for b := range c.Blocks() {
 		if c.Mixes(b) && !c.IsRecurrent(b) {
 			n++
 		}
@@ -242,6 +250,8 @@ func (c *Config) AttentionBlocks() (n int) {
 // FirstLayer returns the kind of a block's first layer.
 func (c *Config) FirstLayer(block int) LayerKind {
 	switch recurrent, whole := c.IsRecurrent(block), c.HasMLP(block); {
+	case !c.Mixes(block) && whole:
+		return MLP
 	case !c.Mixes(block):
 		return MoE
 	case recurrent && whole:
@@ -262,7 +272,7 @@ func (c *Config) HasExperts(block int) bool {
 // ExpertBlocks returns the number of blocks with experts.
 func (c *Config) ExpertBlocks() int {
 	n := 0
-	for b := range c.NumLayers {
+	for b := range c.Blocks() {
 		if c.HasExperts(b) {
 			n++
 		}
@@ -298,7 +308,7 @@ func (c *Config) Turns(block int) bool {
 }
 
 // NormsQK says whether a block's queries and keys are normed.
-func (c *Config) NormsQK(block int) bool { return c.QKNorm && (!c.QKNormPlain || c.Turns(block)) }
+func (c *Config) NormsQK(block int) bool { return c.QKNorm && (!c.QKNormTurning || c.Turns(block)) }
 
 // NormsOutputs says whether the outputs of attention and MLP are normed before the residual addition.
 func (c *Config) NormsOutputs() bool { return c.SandwichNorms || c.OutputNorms }
@@ -320,7 +330,7 @@ type Heads struct {
 }
 
 // SharesKV says whether a block reads the keys and values of another block.
-func (c *Config) SharesKV(block int) bool { return block >= c.NumLayers-c.SharedKV }
+func (c *Config) SharesKV(block int) bool { return c.SharedKV > 0 && block >= c.NumLayers-c.SharedKV }
 
 // sourceOfKV returns the block whose keys and values a block reads; -1: there is none.
 func (c *Config) sourceOfKV(block int) int {
@@ -399,7 +409,7 @@ var inlineKeys = []string{
 
 // FromInline makes a config from a mapping with the keys of config.json, as in `model:` of a training config. The
 // family is that of model_type; if model_type and architectures are missing, it is llama. `preset: NAME` fills in
-// missing keys. where begins error messages, such as "train.yaml:3: model".
+// missing keys. `where` begins error messages, such as "train.yaml:3: model".
 func FromInline(m map[string]any, where string) (*Config, error) {
 	f := &fields{where: where, vals: maps.Clone(m)}
 	if f.vals == nil {
@@ -494,6 +504,12 @@ func LayerName(kinds []LayerKind, i int) string {
 		what = "attention of "
 	case MoE:
 		what = "experts of "
+	}
+	switch kinds[i] {
+	case AheadInput:
+		return fmt.Sprintf("layer %d (input of multi-token prediction)", i)
+	case AheadNorm:
+		return fmt.Sprintf("layer %d (norm of multi-token prediction)", i)
 	}
 	if kinds[i] == Embedding || kinds[i] == Head || !slices.Contains(kinds, MoE) {
 		return fmt.Sprintf("layer %d", i)

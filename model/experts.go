@@ -67,7 +67,7 @@ func (c *Config) expertBounds(f *fields, key string) {
 	if c.AllChosen() > maxExpertsUsed {
 		f.fail("num_experts_per_tok", "%d experts and a shared one are more than %d", c.NumExpertsPerTok, maxExpertsUsed)
 	}
-	if c.AllExperts()*c.NumLayers > maxExpertsAll {
+	if c.AllExperts()*(c.NumLayers+1) > maxExpertsAll { // a module for multi-token prediction may have experts too
 		f.fail(key, "%d experts in %d layers are more than %d in all", c.AllExperts(), c.NumLayers, maxExpertsAll)
 	}
 }
@@ -146,7 +146,7 @@ func (c *Config) routedJSON(m map[string]any) {
 
 func (c *Config) sigmoidJSON(m map[string]any) {
 	c.routedJSON(m)
-	m["num_nextn_predict_layers"] = 0
+	m["num_nextn_predict_layers"] = c.Ahead
 }
 
 func (c *Config) expertsJSON(m map[string]any) {

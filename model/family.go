@@ -12,6 +12,8 @@ import (
 // docs/adding-a-family.md shows how to write one.
 type family struct {
 	arch, modelType string
+	// otherTypes are values of model_type in published files for modelType's model, unknown to Transformers.
+	otherTypes []string
 	// nested says under which key the config.json of a larger model, such as one with a vision
 	// tower, has the language model's keys; nil: they are at the top.
 	nested *nested
@@ -59,6 +61,8 @@ type family struct {
 	prepare func(f *fields)
 	// options sets the architecture's mathematics. It runs after the sizes and before the rotary embeddings are read.
 	options func(c *Config, f *fields)
+	// ahead has the names of the module for multi-token prediction; nil: mt cannot train it.
+	ahead *aheadNames
 	// write adds the family's keys to the config.json of an inline config.
 	write func(c *Config, m map[string]any)
 }
@@ -220,16 +224,16 @@ func (c *Config) names() prefix {
 // Prefixes returns the beginnings of the tensor names of the model and of the head.
 func (c *Config) Prefixes() (model, head string) { return c.names().model, c.names().head }
 
-// PredictsAhead reports whether a tensor belongs to multi-token prediction, which is not trained: to a module mtp, or
-// to a block after the last one.
+// PredictsAhead reports whether a tensor belongs to multi-token prediction that is not trained: to a module whose name
+// begins with mtp, as in mtp.fc or mtp_block.0, or to a block after the last one.
 func (c *Config) PredictsAhead(name string) bool {
-	if slices.Contains(strings.Split(name, "."), "mtp") {
+	if slices.ContainsFunc(strings.Split(name, "."), func(module string) bool { return strings.HasPrefix(module, "mtp") }) {
 		return true
 	}
 	rest, ok := strings.CutPrefix(name, strings.TrimSuffix(blockNames{c, 0}.prefix(), "0."))
 	number, _, _ := strings.Cut(rest, ".")
 	block, err := strconv.Atoi(number)
-	return ok && err == nil && block >= c.NumLayers
+	return ok && err == nil && block >= c.Blocks()
 }
 
 // addOne is the end of error messages about models of an unknown family.
@@ -250,7 +254,7 @@ func findFamily(f *fields) *family {
 	other := func(arch string) bool { return slices.Contains(known, arch) }
 	for _, a := range families {
 		byArch := len(archs) == 1 && archs[0] == a.arch
-		byType := modelType == a.modelType
+		byType := modelType == a.modelType || slices.Contains(a.otherTypes, modelType)
 		if byArch && modelType == "" || byType && (slices.Contains(archs, a.arch) || !slices.ContainsFunc(archs, other)) {
 			return a
 		}

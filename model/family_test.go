@@ -112,7 +112,7 @@ func TestPrefixOfDirectory(t *testing.T) {
 // model_type of its language model.
 func TestInlineNestedFamily(t *testing.T) {
 	for whole, text := range map[string]string{"gemma3": "gemma3_text", "mistral3": "mistral", "llama4": "llama4_text", "qwen2_vl": "qwen2", "qwen2_5_vl": "qwen2", "qwen3_vl": "qwen3",
-		"qwen3_vl_moe": "qwen3_moe"} {
+		"qwen3_vl_moe": "qwen3_moe", "kimi_k25": "deepseek_v3"} {
 		_, err := FromInline(map[string]any{"model_type": whole}, "x")
 		if err == nil || !strings.HasSuffix(err.Error(), "take model_type "+text) {
 			t.Errorf("%s: got %v", whole, err)

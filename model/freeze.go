@@ -157,10 +157,13 @@ func (c *Config) BackwardFLOPs(tokens, pairs int64) float64 {
 		for _, p := range l.Tensors {
 			n := float64(p.Elems())
 			switch {
-			case p.Dims != 2 || p.Idle() || l.Kind == Embedding || l.Kind == Positions || p.Role == RolePerLayerTable:
+			case p.Dims != 2 || p.InIndexer() || l.Kind == Embedding || l.Kind == Positions || p.Role == RolePerLayerTable:
 				continue
 			case p.Part > 0 && p.Part <= c.NumExperts: // a routed expert's, not the shared one's
 				n *= float64(c.NumExpertsPerTok) / float64(c.NumExperts)
+			}
+			if l.Kind == Head {
+				n *= float64(c.Streams())
 			}
 			products += n
 			if !p.Frozen {

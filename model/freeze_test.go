@@ -139,6 +139,18 @@ func TestFLOPsOfFrozenPositions(t *testing.T) {
 	}
 }
 
+// TestFLOPsBesidePredictionAhead: the head computes logits twice with multi-token prediction, also if a tensor is frozen.
+func TestFLOPsBesidePredictionAhead(t *testing.T) {
+	c, err := parse(t, small("glm4_moe", map[string]any{"n_routed_experts": 3, "first_k_dense_replace": 1}))
+	testkit.NoError(t, err)
+	testkit.NoError(t, c.PredictAhead())
+	want := c.BackwardFLOPs(10, 220)
+	testkit.NoError(t, c.SetFreeze(Freeze{Names: []string{"enorm"}}))
+	if got := c.BackwardFLOPs(10, 220); got != want {
+		t.Errorf("%g FLOPs in the backward, want %g", got, want)
+	}
+}
+
 // TestFLOPsOfFrozenExperts: freezing the routed experts saves the weight gradients of
 // NumExpertsPerTok experts a token. A shared expert counts in full, because every token passes it.
 func TestFLOPsOfFrozenExperts(t *testing.T) {

@@ -54,7 +54,7 @@ func (c *Config) SetGroups(groups []Group) error {
 	return nil
 }
 
-// groupsOf returns the numbers of the groups that tensor s is in; by has each group's expressions.
+// groupsOf returns the numbers of the groups that tensor s is in; `by` has each group's expressions.
 func groupsOf(by [][]*regexp.Regexp, s Stored) (in []int) {
 	for i, exprs := range by {
 		if slices.ContainsFunc(exprs, s.matched) {

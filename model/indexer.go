@@ -5,6 +5,7 @@ package model
 // has all its keys chosen. Source: arXiv:2512.02556; transformers, modeling_glm_moe_dsa and modeling_deepseek_v32.
 type Indexer struct {
 	Heads, HeadDim, TopK int
+	Interleaved          bool // the rotation pairs neighbouring elements, not halves
 }
 
 // indexerKeys are the keys of config.json that Config.indexerFields reads.
@@ -61,9 +62,9 @@ func (n blockNames) indexer() []Param {
 	return p
 }
 
-// Idle says that no operation reads p. The parameters of an indexer are idle, because documents are at most
-// MaxDocument tokens long.
-func (p Param) Idle() bool {
+// InIndexer says that p belongs to an indexer, which runs in the forward alone and, if no document is longer than TopK,
+// not at all. FLOPs do not count it.
+func (p Param) InIndexer() bool {
 	switch p.Role {
 	case RoleIndexQ, RoleIndexK, RoleIndexKNorm, RoleIndexKNormBias, RoleIndexWeights:
 		return true
@@ -71,19 +72,25 @@ func (p Param) Idle() bool {
 	return false
 }
 
-// MaxDocument returns the largest supported number of tokens of a document; 0: any. Attention to a choice of keys is
-// not supported, so with an indexer it is index_topk, up to which all keys are chosen.
-func (c *Config) MaxDocument() int {
-	if c.MLA == nil || c.MLA.Indexer == nil {
+// MaxDocument returns the largest supported number of tokens of a document on devices of this kind (device.Device); 0:
+// any. Only the CPU device attends to a choice of keys. Elsewhere the limit of a model with an indexer is index_topk, up
+// to which all keys are chosen.
+func (c *Config) MaxDocument(device string) int {
+	if c.MLA == nil || c.MLA.Indexer == nil || device == "cpu" {
 		return 0
 	}
 	return c.MLA.Indexer.TopK
 }
 
-// MostPositions returns the length up to which texts are generated: MaxPositions, or MaxDocument if it is smaller; 0:
-// any. key is the key of config.json that has the length.
-func (c *Config) MostPositions() (most int, key string) {
-	if most := c.MaxDocument(); most > 0 && (c.MaxPositions == 0 || most < c.MaxPositions) {
+// Chooses says whether an indexer chooses the keys of a document of this many tokens.
+func (c *Config) Chooses(tokens int) bool {
+	return c.MLA != nil && c.MLA.Indexer != nil && tokens > c.MLA.Indexer.TopK
+}
+
+// MostPositions returns the length up to which texts are generated on devices of this kind: MaxPositions, or MaxDocument
+// if it is smaller; 0: any. key is the key of config.json that has the length.
+func (c *Config) MostPositions(device string) (most int, key string) {
+	if most := c.MaxDocument(device); most > 0 && (c.MaxPositions == 0 || most < c.MaxPositions) {
 		return most, "index_topk"
 	}
 	return c.MaxPositions, "max_position_embeddings"

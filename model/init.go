@@ -19,7 +19,11 @@ import (
 func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	switch p.Role {
 	case RoleAttnNorm, RolePostAttnNorm, RoleQNorm, RoleKNorm, RoleQANorm, RoleKVANorm, RoleIndexKNorm, RoleMLPNorm, RolePostMLPNorm, RoleFinalNorm,
-		RoleExpertNorm, RolePostDenseNorm, RolePostExpertNorm, RolePerLayerPostNorm, RolePerLayerNorm:
+		RoleExpertNorm, RolePostDenseNorm, RolePostExpertNorm, RolePerLayerPostNorm, RolePerLayerNorm, RoleAheadEmbedNorm, RoleAheadHiddenNorm, RoleAheadNorm:
+		if c.FinalNormPlain && p.Role == RoleFinalNorm {
+			fill(dst, 1)
+			return
+		}
 		fill(dst, 1-c.NormOffset)
 		return
 	case RoleRecurDtBias:

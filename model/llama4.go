@@ -62,7 +62,7 @@ func (c *Config) llama4(f *fields) {
 	c.noRope(f)
 	c.RopeInterleaved = true
 	c.QKNorm = f.bool("use_qk_norm", false)
-	c.QKNormPlain = c.QKNorm
+	c.QKNormPlain, c.QKNormTurning = c.QKNorm, c.QKNorm
 	c.chunkedFields(f)
 	if f.bool("attn_temperature_tuning", false) && c.NoRope != nil {
 		c.QueryScaling = &QueryScaling{Scale: f.float("attn_scale", 0, 0, 1e3), Every: f.float("floor_scale", 1, 1, maxPositions), Ahead: 1}

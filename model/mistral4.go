@@ -51,10 +51,7 @@ func (c *Config) mistral4(f *fields) {
 	c.mlaFields(f)
 	c.routedExperts(f, "softmax", "greedy")
 	c.NormTopKProb = f.bool("norm_topk_prob", true)
-	if open, all := f.int("topk_group", 1, 1, maxExpertGroups), f.int("n_group", 1, 1, maxExpertGroups); open < all {
-		// The router ranks groups by sums of logits in a softmax, the class by sums of probabilities.
-		f.fail("n_group", "%d groups of experts, %d of them open, are not supported in %s", all, open, c.Arch)
-	}
+	c.expertGroups(f, 2)
 	c.turningShare(f)
 	c.queryScaling(f)
 	if c.QueryScaling != nil && c.MLA.NopeDim%2 != 0 {

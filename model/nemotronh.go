@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// Nemotron-H has blocks with a single part each: a Mamba-2 mixer, attention without RoPE, or experts whose MLPs have no
-// gate. Source: arXiv:2504.03624; transformers.NemotronHConfig.
+// Nemotron-H has blocks with a single part each: a Mamba-2 mixer, attention without RoPE, an MLP without a gate, or
+// experts with such MLPs. Source: arXiv:2504.03624; transformers.NemotronHConfig.
 func init() {
 	expert, shared := "mixer.experts."+expertNumber+".", "mixer.shared_experts."
 	register(family{
@@ -18,6 +18,7 @@ func init() {
 			RoleRecurTaps: {"mixer.conv1d.weight"}, RoleRecurTapsBias: {"mixer.conv1d.bias"},
 			RoleRecurDecay: {"mixer.A_log"}, RoleRecurDtBias: {"mixer.dt_bias"}, RoleRecurSkip: {"mixer.D"}, RoleRecurNorm: {"mixer.norm.weight"},
 			RoleRecurOut: {"mixer.out_proj.weight"}, RoleRecurOutBias: {"mixer.out_proj.bias"},
+			RoleUp: {"mixer.up_proj.weight"}, RoleUpBias: {"mixer.up_proj.bias"}, RoleDown: {"mixer.down_proj.weight"}, RoleDownBias: {"mixer.down_proj.bias"},
 			RoleRouter: {"mixer.gate.weight"}, RoleChoiceBias: {"mixer.gate.e_score_correction_bias"},
 			RoleExpertGateUp: {expert + "up_proj.weight"}, RoleExpertDown: {expert + "down_proj.weight"},
 			RoleSharedGateUp: {shared + "up_proj.weight"}, RoleSharedDown: {shared + "down_proj.weight"},
@@ -65,7 +66,7 @@ func nemotronHBlocks(f *fields) {
 
 func (c *Config) nemotronH(f *fields) {
 	c.Ungated = true
-	c.QKVBias = f.bool("attention_bias", false)
+	c.QKVBias, c.MLPBias = f.bool("attention_bias", false), f.bool("mlp_bias", false)
 	c.OBias = c.QKVBias
 	types := c.typesOfLayers(f)
 	if f.err != nil {
@@ -77,11 +78,11 @@ func (c *Config) nemotronH(f *fields) {
 		switch t {
 		case linearAttention:
 			c.Recurrent[b] = true
-		case "moe":
+		case "moe", "mlp":
 			c.Alone[b] = SecondHalf
 		case fullAttention:
 		default:
-			f.fail("layers_block_type", "layer %d is %q; known: %s, %s, moe", b, t, linearAttention, fullAttention)
+			f.fail("layers_block_type", "layer %d is %q; known: %s, %s, moe, mlp", b, t, linearAttention, fullAttention)
 		}
 		if t != "moe" {
 			c.MLPOnlyLayers = append(c.MLPOnlyLayers, b)
@@ -104,7 +105,7 @@ func (c *Config) nemotronHExperts(f *fields) {
 	c.NumExperts, c.NumExpertsPerTok = f.need("n_routed_experts", 1, maxExperts), f.need("num_experts_per_tok", 1, maxExpertsUsed)
 	c.MoEIntermediateSize, c.SharedSize = f.need("moe_intermediate_size", 1, maxFFN), f.need("moe_shared_expert_intermediate_size", 1, maxFFN)
 	c.RoutedScale, c.NormTopKProb = f.float("routed_scaling_factor", 1, 1e-6, 1e6), f.bool("norm_topk_prob", true)
-	c.SigmoidScores, c.ChoiceBias, c.SharedBias, c.DecoderSparseStep = true, true, f.bool("mlp_bias", false), 1
+	c.SigmoidScores, c.ChoiceBias, c.SharedBias, c.DecoderSparseStep = true, true, c.MLPBias, 1
 	if f.has("moe_latent_size") {
 		f.fail("moe_latent_size", "%s: experts of a latent size are not supported", show(f.vals["moe_latent_size"]))
 	}
@@ -117,15 +118,17 @@ func (c *Config) nemotronHJSON(m map[string]any) {
 	types := make([]string, c.NumLayers)
 	for b := range types {
 		switch {
-		case !c.Mixes(b):
+		case c.HasExperts(b):
 			types[b] = "moe"
+		case !c.Mixes(b):
+			types[b] = "mlp"
 		case c.IsRecurrent(b):
 			types[b] = linearAttention
 		default:
 			types[b] = fullAttention
 		}
 	}
-	m["layer_types"], m["attention_bias"] = types, c.QKVBias
+	m["layer_types"], m["attention_bias"], m["mlp_bias"] = types, c.QKVBias, c.MLPBias
 	if r := c.Mamba2; r != nil {
 		r.json(m)
 		delete(m, "time_step_limit")
@@ -133,7 +136,7 @@ func (c *Config) nemotronHJSON(m map[string]any) {
 	}
 	if c.NumExperts > 0 {
 		m["n_routed_experts"], m["num_experts_per_tok"], m["moe_intermediate_size"] = c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize
-		m["moe_shared_expert_intermediate_size"], m["mlp_bias"], m["norm_topk_prob"] = c.SharedSize, c.SharedBias, c.NormTopKProb
+		m["moe_shared_expert_intermediate_size"], m["norm_topk_prob"] = c.SharedSize, c.NormTopKProb
 		m["routed_scaling_factor"], m["n_group"], m["topk_group"] = float(c.RoutedScale), max(1, c.ExpertGroups), max(1, c.OpenGroups)
 	}
 }

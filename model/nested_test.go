@@ -100,6 +100,9 @@ func TestPublishedTowers(t *testing.T) {
 func TestTowerSpellings(t *testing.T) {
 	flat := maps.Clone(qwen25VL7B)
 	delete(flat, "tie_word_embeddings")
+	kimi := map[string]any{"architectures": []any{"KimiK25ForConditionalGeneration"}, "model_type": "kimi_k25", "text_config": map[string]any{"model_type": "kimi_k2",
+		"hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 50, "kv_lora_rank": 10, "num_key_value_heads": 4,
+		"n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "scoring_func": "sigmoid", "topk_method": "noaux_tc", "moe_layer_freq": 1, "ep_size": 1}}
 	text := func(whole, changes map[string]any) map[string]any {
 		return with(whole, map[string]any{"text_config": with(whole["text_config"].(map[string]any), changes)})
 	}
@@ -134,6 +137,13 @@ func TestTowerSpellings(t *testing.T) {
 		"Mistral 4 with the rotated share of a head": {changed("mistral4", map[string]any{"pad_token_id": 0, "num_key_value_heads": nil, "num_attention_heads": 3, "qk_nope_head_dim": 6, "qk_rope_head_dim": 2,
 			"rope_parameters": map[string]any{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32, "llama_4_scaling_beta": 0.5, "partial_rotary_factor": 0.25}}),
 			func(c *Config) bool { return c.Rope.Partial == 0 && c.QueryScaling.Every == 32 }},
+		"Kimi-K2.5": {kimi, func(c *Config) bool {
+			return c.MLA.KVRank == 10 && c.SigmoidScores && c.RopeInterleaved && !c.TieEmbeddings && c.headTells && c.Class == "KimiK25ForConditionalGeneration" &&
+				c.Layers()[1].Params[0].Stored[0].Name == "language_model.model.layers.0.input_layernorm.weight"
+		}},
+		"Kimi-K2": {with(kimi["text_config"].(map[string]any), map[string]any{"architectures": []any{"DeepseekV3ForCausalLM"}}), func(c *Config) bool {
+			return c.SigmoidScores && c.MLA.KVRank == 10 && c.ModelType == "deepseek_v3"
+		}},
 		"defaults of experts": {map[string]any{"architectures": nil, "model_type": "qwen3_vl_moe", "text_config": map[string]any{}}, func(c *Config) bool {
 			return c.NumExperts == 60 && c.NumExpertsPerTok == 4 && c.MoEIntermediateSize == 1408 && c.HiddenSize == 2048 && c.NumKVHeads == 16 && c.HeadDim == 128 &&
 				c.NormTopKProb && !c.TieEmbeddings && c.Rope.Theta == 5e5
@@ -149,7 +159,7 @@ func TestTowerSpellings(t *testing.T) {
 	}{
 		"another model's part": {text(mistralSmall, map[string]any{"model_type": "ministral4"}), `text_config: model_type: "ministral4" is not supported here; known: mistral, ministral3, mistral4`},
 		"no stretch":           {text(ministral8B, map[string]any{"rope_parameters": map[string]any{"llama_4_scaling_beta": 0.1}}), "rope_parameters: original_max_position_embeddings: missing"},
-		"groups":               {changed("mistral4", map[string]any{"pad_token_id": 0, "num_key_value_heads": nil, "n_group": 4}), "n_group: 4 groups of experts, 1 of them open, are not supported in Mistral4ForCausalLM"},
+		"groups":               {changed("mistral4", map[string]any{"pad_token_id": 0, "num_key_value_heads": nil, "n_group": 3}), "n_group: 128 experts are not 3 groups of 2 and more"},
 		"no factor": {changed("mistral4", map[string]any{"pad_token_id": 0, "num_key_value_heads": nil, "rope_parameters": map[string]any{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32}}),
 			"rope_parameters: llama_4_scaling_beta: missing; rope type yarn needs it"},
 		"no yarn": {changed("mistral4", map[string]any{"pad_token_id": 0, "num_key_value_heads": nil, "rope_parameters": map[string]any{"rope_theta": 1e4}}),

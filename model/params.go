@@ -5,24 +5,27 @@ type LayerKind uint8
 
 // The layer kinds, in the order they appear in a model.
 const (
-	Embedding LayerKind = iota
-	Positions           // learned positions, which are added to the embedding
-	PerLayer            // per-layer inputs of blocks
-	Block               // a decoder block with a dense MLP
-	Attention           // the first half of a decoder block with experts
-	MoE                 // its second half: norm, router and experts
-	Recurrent           // a decoder block with a recurrence and a dense MLP
-	Mixer               // the first half of a block with a recurrence and experts
+	Embedding  LayerKind = iota
+	Positions            // learned positions, which are added to the embedding
+	PerLayer             // per-layer inputs of blocks
+	Block                // a decoder block with a dense MLP
+	Attention            // the first half of a decoder block with experts
+	MoE                  // its second half: norm, router and experts
+	MLP                  // a block that is a dense MLP alone
+	Recurrent            // a decoder block with a recurrence and a dense MLP
+	Mixer                // the first half of a block with a recurrence and experts
+	AheadInput           // final norm, and the input of the block for multi-token prediction
+	AheadNorm            // the norm of that block's output
 	Head
 )
 
 func (k LayerKind) String() string {
-	return [...]string{"embedding", "positions", "per_layer", "block", "attention", "moe", "recurrent", "mixer", "head"}[k]
+	return [...]string{"embedding", "positions", "per_layer", "block", "attention", "moe", "mlp", "recurrent", "mixer", "ahead_input", "ahead_norm", "head"}[k]
 }
 
-// BeginsBlock says whether a layer of the kind is a decoder block or a block's first half.
+// BeginsBlock says whether a layer of the kind is a decoder block without experts or a block's first half.
 func (k LayerKind) BeginsBlock() bool {
-	return k == Block || k == Attention || k == Recurrent || k == Mixer
+	return k == Block || k == Attention || k == MLP || k == Recurrent || k == Mixer
 }
 
 // Role names the purpose of a parameter in its layer.
@@ -116,6 +119,12 @@ const (
 	RoleSharedGateUpBias Role = "shared_gate_up_bias"
 	RoleSharedDownBias   Role = "shared_down_bias"
 
+	// Roles of multi-token prediction. The layer ahead_input has the final norm too, and the head then has none.
+	RoleAheadEmbedNorm  Role = "ahead_embed_norm"  // ahead_input (h): norm of the next token's embedding
+	RoleAheadHiddenNorm Role = "ahead_hidden_norm" // ahead_input (h): norm of the final norm's output
+	RoleAheadProj       Role = "ahead_proj"        // ahead_input (h, 2·h): columns of the embedding, then of the hidden state
+	RoleAheadNorm       Role = "ahead_norm"        // ahead_norm (h)
+
 	RoleFinalNorm     Role = "final_norm"      // head (h)
 	RoleFinalNormBias Role = "final_norm_bias" // head (h)
 	RoleLMHead        Role = "lm_head"         // head (V, h)
@@ -140,6 +149,8 @@ type Param struct {
 	Dims int // 1, 2, or 3 for (Rows, 1, Cols); weight decay and the streamed dtype depend on it
 	// Stored has the names of the parameter's tensors, in the order of their rows.
 	Stored []Stored
+	// Repeated has the names of tensors with which directories may repeat the whole parameter, for a module that shares it.
+	Repeated []string
 	// Part is the number of the layer's part that has the parameter: in a MoE layer 0 for the
 	// router, 1+e for expert e. In other layers it is 0.
 	Part int

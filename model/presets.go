@@ -57,7 +57,7 @@ func qwen35(heads int, tied bool) map[string]any {
 }
 
 // gemma4 returns the keys that the text models of Gemma 4 share: windows in five blocks of six, and in the others keys
-// that are values too, with globalKV heads of 512 elements. more are keys of one model.
+// that are values too, with globalKV heads of 512 elements. `more` are keys of one model.
 func gemma4(globalKV int, more map[string]any) map[string]any {
 	m := map[string]any{"max_position_embeddings": 262144, "rms_norm_eps": 1e-6, "sliding_window": 1024, "attention_k_eq_v": true,
 		"global_head_dim": 512, "num_global_key_value_heads": globalKV, "final_logit_softcapping": 30.0, "hidden_size_per_layer_input": 0,

@@ -187,7 +187,7 @@ func (q *Quantized) compressed(o *fields) {
 	o.passUp(groups)
 }
 
-// passUp copies in.err to f.err unless f has an error already. in is a mapping inside f.
+// passUp copies in.err to f.err unless f has an error already. `in` is a mapping inside f.
 func (f *fields) passUp(in *fields) {
 	if f.err == nil {
 		f.err = in.err

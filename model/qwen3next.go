@@ -24,6 +24,7 @@ func init() {
 			"intermediate_size": 5632, "num_key_value_heads": 2,
 			"num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "norm_topk_prob": true},
 		partial: true,
+		ahead:   aheadModule,
 		keys: slices.Concat([]string{"attention_bias", "partial_rotary_factor", "shared_expert_intermediate_size"}, gatedDeltaKeys,
 			slices.DeleteFunc(slices.Clone(expertKeys), func(k string) bool { return k == "num_local_experts" })),
 		options: (*Config).qwen3Next,

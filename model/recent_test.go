@@ -96,6 +96,8 @@ func TestRecentRefused(t *testing.T) {
 			"kda_layers: layer 2 is in no list"},
 		{small("ernie4_5_moe", map[string]any{"moe_layer_start_index": 3}), "moe_layer_start_index: no layer has experts"},
 		{small("ernie4_5_moe", map[string]any{"moe_norm_min": 0.1}), "moe_norm_min: 0.1 is out of range"},
+		{changed("nemotron_h", map[string]any{"hybrid_override_pattern": "M-E", "moe_latent_size": 8}), "moe_latent_size: 8: experts of a latent size are not supported"},
+		{changed("nemotron_h", map[string]any{"hybrid_override_pattern": "M?"}), `layers_block_type: layer 1 is "?"; known: linear_attention, full_attention, moe, mlp`},
 		{small("ernie4_5_moe", map[string]any{"moe_k": 65}), "moe_k: 65 is out of range"},
 	} {
 		if _, err := parse(t, tc.changes); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -130,8 +132,8 @@ func TestMaxDocument(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if texts, key := c.MostPositions(); c.MaxDocument() != tc.most || texts != tc.texts || key != tc.key {
-			t.Errorf("%v: documents of %d tokens, texts of %d by %s", tc.changes, c.MaxDocument(), texts, key)
+		if texts, key := c.MostPositions("cuda"); c.MaxDocument("cuda") != tc.most || texts != tc.texts || key != tc.key {
+			t.Errorf("%v: documents of %d tokens, texts of %d by %s", tc.changes, c.MaxDocument("cuda"), texts, key)
 		}
 	}
 }
@@ -155,6 +157,8 @@ func TestRecentInline(t *testing.T) {
 			"model_max_length": 77, "layer_types": []any{"full_attention", "linear_attention", "full_attention"}}), "num_experts_per_tok",
 			"max_position_embeddings"),
 		changed("hunyuan_v1_dense", map[string]any{"rope_scaling": map[string]any{"type": "dynamic", "alpha": 1000.0, "factor": 1.0}, "attention_bias": true}),
+		without(changed("nemotron_h", map[string]any{"layers_block_type": []any{"mlp", "linear_attention", "full_attention", "mlp"}, "layer_norm_epsilon": 1e-5, "mamba_num_heads": 8,
+			"mamba_head_dim": 8, "n_groups": 2, "mlp_bias": true}), "num_hidden_layers", "rms_norm_eps", "rope_theta"),
 		small("hy_v3", map[string]any{"mlp_layer_types": []any{"dense", "dense", "sparse"}, "attention_bias": true, "mlp_bias": true, "router_scaling_factor": 1.5}),
 		small("afmoe", map[string]any{"mup_enabled": true, "route_scale": 2.5, "num_dense_layers": 2, "sliding_window": 7,
 			"layer_types": []any{"full_attention", "sliding_attention", "sliding_attention"}}),

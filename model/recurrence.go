@@ -47,7 +47,7 @@ func (c *Config) recurrences() int {
 }
 
 // IsRecurrent says whether a block has a recurrence in place of attention.
-func (c *Config) IsRecurrent(block int) bool { return c.Recurrent != nil && c.Recurrent[block] }
+func (c *Config) IsRecurrent(block int) bool { return block < len(c.Recurrent) && c.Recurrent[block] }
 
 // RecurrentBlocks returns the number of blocks with a recurrence.
 func (c *Config) RecurrentBlocks() (n int) {

@@ -335,13 +335,17 @@ func (c *Config) RopeElems(maxPos int) int64 {
 	return n
 }
 
-// Ones returns how many ones end RopeTables' cos. Norms over heads without trained weights use the
-// ones as weights. 0: there are no such norms.
+// Ones returns how many ones end RopeTables' cos. Norms without trained weights, of heads and of
+// the embedding, use the ones as weights. 0: there are no such norms.
 func (c *Config) Ones() int {
-	if !c.QKNormPlain && !c.NormsValues {
-		return 0
+	n := 0
+	if c.QKNormPlain || c.NormsValues {
+		n = max(c.HeadDim, c.GlobalHeadDim)
 	}
-	return max(c.HeadDim, c.GlobalHeadDim)
+	if c.EmbedNorm {
+		n = max(n, c.HiddenSize)
+	}
+	return n
 }
 
 // QueryScalingElems returns the number of elements of QueryScaling's table in RopeTables; 0: no scaling.

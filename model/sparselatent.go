@@ -15,7 +15,7 @@ func init() {
 			"index_topk": 2048, "index_head_dim": 128, "index_n_heads": 32},
 		keys:    sparseLatentKeys,
 		prepare: (*fields).sparseLatentHeads,
-		options: (*Config).sparseLatent,
+		options: func(c *Config, f *fields) { c.sparseLatent(f); c.MLA.Indexer.Interleaved = true },
 		write:   (*Config).sparseLatentJSON,
 	})
 	register(family{

@@ -24,7 +24,10 @@ func (c *Config) Layers() []Layer {
 	if c.PerLayerSize > 0 {
 		add(Layer{Kind: PerLayer, Params: c.perLayerInputs()})
 	}
-	for b := range c.NumLayers {
+	for b := range c.Blocks() {
+		if b == c.NumLayers {
+			add(c.aheadInput())
+		}
 		n := blockNames{c, b}
 		if kind := c.FirstLayer(b); c.HasMLP(b) {
 			add(Layer{Kind: kind, Block: b, Params: append(n.attention(), n.mlp()...)})
@@ -39,6 +42,9 @@ func (c *Config) Layers() []Layer {
 			moe = append(moe, n.expert(e)...)
 		}
 		add(Layer{Kind: MoE, Block: b, Params: moe})
+	}
+	if c.Ahead > 0 {
+		add(c.aheadNorm())
 	}
 	add(c.headLayer())
 	return out
@@ -58,7 +64,9 @@ func (c *Config) perLayerInputs() []Param {
 
 func (c *Config) headLayer() Layer {
 	l := Layer{Kind: Head, Tied: c.TieEmbeddings}
-	l.Params = []Param{vector(RoleFinalNorm, stack(c.outer(RoleFinalNorm), c.HiddenSize))}
+	if c.Ahead == 0 {
+		l.Params = []Param{vector(RoleFinalNorm, stack(c.outer(RoleFinalNorm), c.HiddenSize))}
+	}
 	if c.NormBias {
 		l.Params = append(l.Params, vector(RoleFinalNormBias, stack(c.outer(RoleFinalNormBias), c.HiddenSize)))
 	}
@@ -66,7 +74,9 @@ func (c *Config) headLayer() Layer {
 		l.Params = append(l.Params, vector(RoleLMHeadBias, stack([]string{c.names().head + "bias"}, c.VocabSize)))
 	}
 	if !c.TieEmbeddings {
-		l.Params = append(l.Params, matrix(RoleLMHead, c.HiddenSize, stack([]string{c.names().head + "weight"}, c.VocabSize)))
+		p := matrix(RoleLMHead, c.HiddenSize, stack([]string{c.names().head + "weight"}, c.VocabSize))
+		c.repeated(&p)
+		l.Params = append(l.Params, p)
 	}
 	return l
 }
@@ -85,6 +95,7 @@ func (c *Config) EmbedParam() Param {
 	p := []Param{matrix(RoleEmbed, c.HiddenSize, stack(c.outer(RoleEmbed), c.VocabSize))}
 	c.frozen(p)
 	c.grouped(p)
+	c.repeated(&p[0])
 	return p[0]
 }
 
@@ -106,6 +117,9 @@ type blockNames struct {
 // prefix returns the beginning that all tensor names of the block share, such as "model.layers.0.".
 func (n blockNames) prefix() string {
 	blocks := "layers."
+	if n.block >= n.c.NumLayers && n.c.Ahead > 0 && n.c.familyOf().ahead.block != "" {
+		return n.c.familyOf().ahead.block
+	}
 	if f := n.c.family; f != nil && f.blocks != "" {
 		blocks = f.blocks
 	}
@@ -144,6 +158,9 @@ func (n blockNames) attention() []Param {
 		return append(n.norm(RoleAttnNorm, RoleAttnNormBias), c.Recurrence().params(n)...)
 	}
 	var p []Param
+	if !c.Mixes(n.block) {
+		return nil
+	}
 	if c.NormsInputs() {
 		p = n.norm(RoleAttnNorm, RoleAttnNormBias)
 	}
@@ -327,7 +344,7 @@ func count(ps []Param) counts {
 	var n counts
 	for _, p := range ps {
 		n.all += p.Elems()
-		if p.Dims == 2 && !p.Idle() {
+		if p.Dims == 2 && !p.InIndexer() {
 			n.matrix += p.Elems()
 		}
 	}
@@ -344,7 +361,7 @@ func (c *Config) Params() int64 {
 	if c.LearnedPositions {
 		sum += int64(c.MaxPositions) * int64(c.HiddenSize)
 	}
-	sum += c.mlps().all
+	sum += c.mlps().all + c.aheadParams().all
 	if moe > 0 {
 		sum += moe * (count(n.router()).all + experts*count(n.expert(0)).all + n.sharedExpert().all)
 	}
@@ -357,8 +374,8 @@ func (c *Config) Params() int64 {
 func (c *Config) MatrixParams() int64 {
 	n := blockNames{c, 0}
 	moe := int64(c.ExpertBlocks())
-	sum := int64(c.VocabSize)*int64(c.HiddenSize) + c.firstHalves().matrix
-	sum += c.mlps().matrix
+	sum := int64(c.Streams())*int64(c.VocabSize)*int64(c.HiddenSize) + c.firstHalves().matrix
+	sum += c.mlps().matrix + c.aheadParams().matrix
 	sum += int64(c.NumLayers) * int64(c.PerLayerSize) * int64(c.HiddenSize)
 	if moe > 0 {
 		sum += moe * (count(n.router()).matrix + int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix + n.sharedExpert().matrix)
@@ -366,10 +383,19 @@ func (c *Config) MatrixParams() int64 {
 	return sum
 }
 
+// aheadParams counts the parameters of multi-token prediction outside of its block. The final norm counts in the head's
+// place.
+func (c *Config) aheadParams() counts {
+	if c.Ahead == 0 {
+		return counts{}
+	}
+	return count(append(c.aheadInput().Params, c.aheadNorm().Params...))
+}
+
 // mlps counts the parameters of all dense MLPs. The MLPs of the last Config.SharedKV blocks may be wider.
 func (c *Config) mlps() (sum counts) {
 	of := map[int]counts{} // by width
-	for b := range c.NumLayers {
+	for b := range c.Blocks() {
 		if !c.HasMLP(b) {
 			continue
 		}
@@ -391,7 +417,7 @@ func (c *Config) firstHalves() (sum counts) {
 		heads     Heads
 	}
 	of := map[half]counts{}
-	for b := range c.NumLayers {
+	for b := range c.Blocks() {
 		if !c.Mixes(b) {
 			continue
 		}
@@ -416,14 +442,14 @@ func (n blockNames) sharedExpert() counts {
 
 // AttendedPairs returns how many (query, key) pairs a document of length tokens has in all blocks together.
 func (c *Config) AttendedPairs(length int) (n int64) {
-	for block := range c.NumLayers {
+	for block := range c.Blocks() {
 		n += c.BlockPairs(block, length)
 	}
 	return n
 }
 
-// BlockPairs returns how many (query, key) pairs a document of length tokens has in one block. Without a window and
-// chunks these are n(n+1)/2; a gated delta net has none. In blocks whose heads have GlobalHeadDim elements a pair
+// BlockPairs returns how many (query, key) pairs a document of length tokens has in one block. Without a window,
+// chunks and an indexer these are n(n+1)/2; a gated delta net has none. In blocks whose heads have GlobalHeadDim elements a pair
 // counts GlobalHeadDim/HeadDim times, because it takes that many times the FLOPs.
 func (c *Config) BlockPairs(block, length int) int64 {
 	if c.IsRecurrent(block) || !c.Mixes(block) {
@@ -435,6 +461,9 @@ func (c *Config) BlockPairs(block, length int) int64 {
 	n, w := int64(length), int64(length)
 	if window := c.Window(block); window > 0 {
 		w = min(n, int64(window))
+	}
+	if c.Chooses(length) {
+		w = int64(c.MLA.Indexer.TopK)
 	}
 	n = w*(w+1)/2 + (n-w)*w
 	if d := c.Heads(block).Dim; d != c.HeadDim {
@@ -460,7 +489,7 @@ func (c *Config) ForwardFLOPs(tokens, pairs int64) float64 {
 // keys, values, and gates if there are any.
 func (c *Config) QKVProducts(block int) (sum int64) {
 	for _, p := range (blockNames{c, block}).attention() {
-		if p.Dims == 2 && p.Role != RoleO && p.Role != RoleRecurOut && !p.Idle() {
+		if p.Dims == 2 && p.Role != RoleO && p.Role != RoleRecurOut && !p.InIndexer() {
 			sum += p.Elems()
 		}
 	}

@@ -26,7 +26,11 @@ func (r *Run) fits(q Request) error {
 	if !r.tiered {
 		r.tier(q)
 	}
-	t := r.Table()
+	return r.lacks(q, r.Table())
+}
+
+// lacks returns a *NotFitting error if the run, with the table t, exceeds the budgets of q.
+func (r *Run) lacks(q Request, t Table) error {
 	if need, budget := r.mostLacking(q, t); budget > 0 && need > budget {
 		return &NotFitting{Where: "device", Need: need, Budget: budget, Keys: r.waysOut(q, false) + ", or raise device_memory"}
 	}

@@ -1,17 +1,65 @@
 package plan
 
 import (
+	"sync"
+
+	"mt/device"
 	"mt/host/optim"
 	"mt/model"
 )
 
-// kept caches, by layer, what fits and Table compute from the layouts again and again. Equal
-// neighbouring layers share their entries.
+// kept caches, by layer, what fits and Table compute from the layouts again and again. Equal layers
+// share their entries.
 type kept struct {
+	like     []int            // by layer: the first layer with equal tensors
 	planes   [][]optim.Placed // by layer
 	bytes    []int64          // total size of the planes, by layer
 	matrices [][]optim.Matrix // matrices that are updated whole, by layer
 	extents  []int64          // size of the state on disk, by layer; nil: not computed
+}
+
+// shared has what the plans of one request, and of its changed copies, have in common.
+type shared struct {
+	mu      sync.Mutex
+	of      sharedKey
+	layouts []model.Layout
+	kept    *kept
+}
+
+// sharedKey has the parts of a request on which shared depends, besides its functions.
+type sharedKey struct {
+	config               *model.Config
+	act                  device.DType
+	bf16Master, evalOnly bool
+	optim                string
+	nsSteps              int
+}
+
+// Sharing returns q with memory for what its plans, and plans of changed copies, have in common. The copies keep the
+// model and the optimizer's functions. It makes planning many copies faster.
+func (q Request) Sharing() Request {
+	q.shared = &shared{}
+	return q
+}
+
+// layOut sets r's layouts, and its cache of what follows from them.
+func (r *Run) layOut(q Request) {
+	x := q.shared
+	if x == nil {
+		x = &shared{}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if of := (sharedKey{q.Config, q.Act, q.BF16Master, q.EvalOnly, q.Optim, q.NSSteps}); x.kept == nil || of != x.of {
+		r.Layouts = q.Config.Layouts(q.Act == device.BF16)
+		for i := range r.Layouts {
+			r.Layouts[i].BF16Master = q.BF16Master
+		}
+		r.keep()
+		x.of, x.layouts, x.kept = of, r.Layouts, r.kept
+	}
+	k := *x.kept
+	r.Layouts, r.kept = x.layouts, &k
 }
 
 // keep fills the cache r.kept: for each layer its planes, their size, and the matrices that are
@@ -19,8 +67,12 @@ type kept struct {
 func (r *Run) keep() {
 	k := &kept{}
 	for i, l := range r.Layouts {
-		if i > 0 && sameTensors(l, r.Layouts[i-1]) {
-			k.planes, k.bytes, k.matrices = append(k.planes, k.planes[i-1]), append(k.bytes, k.bytes[i-1]), append(k.matrices, k.matrices[i-1])
+		like := 0
+		for like < i && (k.like[like] < like || !sameTensors(l, r.Layouts[like])) {
+			like++
+		}
+		if k.like = append(k.like, like); like < i {
+			k.planes, k.bytes, k.matrices = append(k.planes, k.planes[like]), append(k.bytes, k.bytes[like]), append(k.matrices, k.matrices[like])
 			continue
 		}
 		var matrices []optim.Matrix

@@ -98,6 +98,8 @@ func (r *Run) weights(at Pace) []float64 {
 		case model.MoE:
 			idle := float64(c.NumExperts - c.NumExpertsPerTok) // experts that a token does not use
 			elems -= idle * float64(layout.Part(1).AllElems())
+		case model.Head:
+			elems *= float64(c.Streams())
 		}
 		flops := 2 * elems * tokens
 		switch layout.Kind {
@@ -165,9 +167,10 @@ func shareOut(times [][]float64) []int {
 // checkLanes returns an error if the request asks for more devices than it can use, because of the
 // order zigzag, too few layers or another key.
 func (q Request) checkLanes() error {
-	switch layers := len(q.Config.Layouts(false)); {
-	case q.Devices <= 1:
+	if q.Devices <= 1 {
 		return nil
+	}
+	switch layers := len(q.Config.Layouts(false)); {
 	case q.Order == schedule.Zigzag:
 		return &BadDepth{"devices", fmt.Sprintf("devices: micro_batch_order: zigzag turns the micro-batches around from layer to layer, which %d devices cannot: "+
 			"set devices: 1, or micro_batch_order: lanes, which a run has from its first step on", q.Devices)}

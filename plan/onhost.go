@@ -1,5 +1,7 @@
 package plan
 
+import "cmp"
+
 // This file handles rows that do not fit on the device. Their hidden states stay in host memory. A launch copies chunks
 // of the rows to the device, and attention runs one group of key/value heads at a time. The results do not change.
 
@@ -13,14 +15,14 @@ func (r *Run) maySendHidden(q Request) bool {
 // keepsHidden returns the reason why hidden states must stay on the device; "": they can be on the host.
 func (q Request) keepsHidden() string {
 	switch {
-	case q.Config.ExpertBlocks() > 0:
-		return "with experts, which see all tokens of a step at once"
-	case q.Config.Recurrence() != nil:
-		return "with recurrences, whose convolution and state go through all tokens of a row"
+	case q.Config.NormsExperts():
+		return "with a norm of the experts' sum, which every block keeps on the device"
 	case q.Config.PerLayerSize > 0 || q.Config.SharedKV > 0:
 		return "with per-layer inputs or shared keys and values, which pass from block to block beside the hidden state"
-	case q.Config.OutputGate:
-		return "with an output gate, which is made before attention and read behind it"
+	case q.Config.Chooses(q.document()):
+		return "where documents may be longer than index_topk: an indexer chooses their keys among those of all tokens"
+	case q.Config.Ahead > 0:
+		return "with train_mtp, for which embeddings pass from block to block beside the hidden state"
 	case q.Devices > 1:
 		return "on several devices, which pass them on from one to the next"
 	case q.Recompute == "none":
@@ -28,6 +30,9 @@ func (q Request) keepsHidden() string {
 	}
 	return ""
 }
+
+// document returns the most tokens of a document.
+func (q Request) document() int { return cmp.Or(q.Document, q.RowTokens) }
 
 // ActivationSlotBytes returns the size of an activation slot on the device and on the host. With hidden states on the
 // host, the device size is 0; else the host size is 0.

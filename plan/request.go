@@ -17,6 +17,8 @@ type Request struct {
 	// Terms has the terms of the loss besides −log p. Preference is the loss for training on preference pairs.
 	Terms      op.LossTerms
 	Preference op.PreferenceLoss
+	// AheadWeight is the weight of multi-token prediction's loss, if the model has such a module (model.Config.Ahead).
+	AheadWeight float64
 	// BF16Master: weights have no lower halves (model.Layout.BF16Master).
 	BF16Master bool
 	// GradDType is "auto" (or empty), "fp32" or "bf16".
@@ -34,6 +36,7 @@ type Request struct {
 	Depths           Depths
 	Rows, RowTokens  int // rows in a step, tokens in the longest row
 	Positions        int // the longest document that the rotary tables support; 0: RowTokens
+	Document         int // the most tokens of a document; 0: RowTokens
 	Order            schedule.Order
 	Devices          int // number of lanes; 0: one
 	// Paces and LaneMemory have, by lane, the rates and the memory budget in bytes (0: no limit) if devices differ.
@@ -68,4 +71,6 @@ type Request struct {
 	// borders a layer can be divided.
 	Ranks, Rank int
 	Units       func(model.Layout) []optim.Unit
+
+	shared *shared // nil: the plan shares nothing
 }

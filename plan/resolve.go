@@ -62,6 +62,20 @@ func (e *NotFitting) Error() string {
 // the requested depths and devices. Then Resolve chooses the buffers that let copies run beside the work, the tensors
 // that the forward keeps, and the activation slots. If memory does not suffice, the error is a *NotFitting.
 func Resolve(q Request) (*Run, error) {
+	r, err := place(q)
+	var lack *NotFitting
+	if errors.As(err, &lack) && (lack.Where == "device" || r.OneMemory) && r.Experts > 0 {
+		if rows := rowsThatFit(q); rows > 0 {
+			lack.Keys = fmt.Sprintf("set per_device_train_batch_size and gradient_accumulation_steps to at most %d rows per step "+
+				"(experts see all its tokens at once: %s of %d rows), or ", rows, human.Bytes(r.ExpertStateBytes()), q.Rows) + lack.Keys
+		}
+	}
+	return r, err
+}
+
+// place resolves the request with hidden states where it asks for them. If it leaves that open and the run does not fit
+// with them on the device, they go to the host.
+func place(q Request) (*Run, error) {
 	r, err := choose(q)
 	var lack *NotFitting
 	if errors.As(err, &lack) && lack.Where == "device" && r.maySendHidden(q) {
@@ -72,12 +86,6 @@ func Resolve(q Request) (*Run, error) {
 			return on, err
 		}
 	}
-	if errors.As(err, &lack) && (lack.Where == "device" || r.OneMemory) && r.Experts > 0 {
-		if rows := rowsThatFit(q); rows > 0 {
-			lack.Keys = fmt.Sprintf("set per_device_train_batch_size and gradient_accumulation_steps to at most %d rows per step "+
-				"(experts see all its tokens at once: %s of %d rows), or ", rows, human.Bytes(r.ExpertStateBytes()), q.Rows) + lack.Keys
-		}
-	}
 	return r, err
 }
 
@@ -86,7 +94,7 @@ func rowsThatFit(q Request) int {
 	low, high := 0, q.Rows-1
 	for low < high {
 		q.Rows = (low + high + 1) / 2
-		if _, err := choose(q); err == nil {
+		if _, err := place(q); err == nil {
 			low = q.Rows
 		} else {
 			high = q.Rows - 1
@@ -95,25 +103,22 @@ func rowsThatFit(q Request) int {
 	return low
 }
 
-// choose resolves the request like Resolve, but its error does not say how many rows would fit.
-// Resolve and rowsThatFit call it.
+// choose resolves the request like Resolve, with hidden states on the device unless it asks for the host. Its error does
+// not say how many rows would fit.
 func choose(q Request) (*Run, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	r := &Run{Order: q.Order, Clip: q.Clip, Compress: q.Compress, Unified: q.Unified, OneMemory: q.oneMemory(), EvalOnly: q.EvalOnly, Context: q.Context, RowTokens: q.RowTokens, Layouts: q.Config.Layouts(q.Act == device.BF16)}
-	for i := range r.Layouts {
-		r.Layouts[i].BF16Master = q.BF16Master
-	}
+	r := &Run{Order: q.Order, Clip: q.Clip, Compress: q.Compress, Unified: q.Unified, OneMemory: q.oneMemory(), EvalOnly: q.EvalOnly, Context: q.Context, RowTokens: q.RowTokens}
 	if !q.EvalOnly {
 		r.Planes, r.Optim, r.NSSteps = q.Planes, q.Optim, q.NSSteps
 	}
-	r.keep()
+	r.layOut(q)
 	r.divide(&q)
-	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, Noise: q.Noise, Preference: q.Preference, Positions: max(q.RowTokens, q.Positions, 1), Fused: q.Fused}
+	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, AheadWeight: q.AheadWeight, Noise: q.Noise, Preference: q.Preference, Positions: max(q.RowTokens, q.Positions, 1), Document: q.document(), Fused: q.Fused}
 	r.Spec.OnHost, r.Spec.NoBackward = q.HiddenStates == "host", r.blocksWithoutBackward()
 	if q.Recompute == "none" {
-		r.Spec.Keep = layers.KeepIn(q.Config.NumLayers, layers.KeepAll)
+		r.Spec.Keep = layers.KeepIn(q.Config.Blocks(), layers.KeepAll)
 	}
 	r.Depths = leastDepths(q)
 	r.resolveExperts(q)
@@ -259,7 +264,7 @@ func (q Request) roomy() bool {
 	return !q.Unified && (q.DeviceMemory == 0 || q.DeviceMemory >= 40<<30)
 }
 
-// headChunk returns the number of tokens whose logits exist at once: a multiple of 64, at most the argument most. 128
+// headChunk returns the number of tokens whose logits exist at once: a multiple of 64, at most the argument `most`. 128
 // MiB of logits are always allowed, and more if the head's workspace stays no larger than a block's. Every chunk reads
 // and writes the gradient of lm_head, so fewer chunks are better.
 func headChunk(s layers.Spec, most int) int {

@@ -83,13 +83,13 @@ func (r *Run) chooseSaved(q Request) {
 	if r.EvalOnly {
 		return
 	}
-	best, bestTime := *r, math.Inf(1)
+	best, bestTime, options := *r, math.Inf(1), r.saveOptions()
 	for _, slots := range r.slotChoices(q) {
 		r.Depths.ActivationSlots = slots
-		if !r.fillSaved(q) {
+		if !r.fillSaved(q, options) {
 			continue
 		}
-		t := r.stepSeconds()
+		t := r.stepSeconds(options)
 		if r.spilled() > 0 {
 			t /= 1 - spillWorth
 		}
@@ -122,18 +122,18 @@ func (r *Run) slotChoices(q Request) []int {
 	return choices
 }
 
-// fillSaved lets blocks keep as much as fits, in order of the time saved. Blocks at the lowest level need the largest
+// fillSaved lets blocks keep as much of options as fits, in order of the time saved. Blocks at the lowest level need the largest
 // workspace, so fillSaved tries each level as the lowest. It returns false if the run does not fit even when blocks
 // keep nothing.
-func (r *Run) fillSaved(q Request) bool {
-	options := r.saveOptions()
+func (r *Run) fillSaved(q Request, options []saveOption) bool {
 	best, most := layers.Keeps(nil), -1.0
 	for level := layers.KeepNothing; level <= layers.KeepAll; level++ {
-		r.Spec.Keep = layers.KeepIn(r.Spec.Config.NumLayers, level)
-		if r.fits(q) != nil {
+		r.Spec.Keep = layers.KeepIn(r.Spec.Config.Blocks(), level)
+		t := r.Table()
+		if r.lacks(q, t) != nil {
 			break
 		}
-		r.upgrade(options, r.room(q))
+		r.upgrade(options, r.room(q, t))
 		saves := 0.0
 		for _, o := range options {
 			saves += o.saves[r.Spec.Keep.Of(o.block)]
@@ -226,9 +226,9 @@ func (m *room) take(lane int, bytes int64) {
 	m.all -= bytes
 }
 
-// room returns the memory that plan r leaves free of the budgets in q.
-func (r *Run) room(q Request) room {
-	t, free := r.Table(), room{all: math.MaxInt64}
+// room returns the memory that plan r, with the table t, leaves free of the budgets in q.
+func (r *Run) room(q Request, t Table) room {
+	free := room{all: math.MaxInt64}
 	if r.OneMemory && q.HostMemory > 0 {
 		free.all = q.HostMemory - t.OnHost()
 	}
@@ -258,8 +258,7 @@ const spillMargin = 2
 
 // stepSeconds estimates the time of a step on the busiest lane. Forward and backward each take the maximum of
 // computation and copies in one direction.
-func (r *Run) stepSeconds() (most float64) {
-	options := r.saveOptions()
+func (r *Run) stepSeconds(options []saveOption) (most float64) {
 	for lane, v := range r.views() {
 		pace := r.pace(lane)
 		var computes, again, tiles, grads float64

@@ -175,8 +175,8 @@ func TestInputsSpillForMore(t *testing.T) {
 			if t.Logf("%v with %d slots; %v with %d", r.Spec.Keep, r.Depths.ActivationSlots, still.Spec.Keep, still.Depths.ActivationSlots); still.SpillBytes() > 0 {
 				t.Error("with a slot for every activation some spill")
 			}
-			if c.spills != (r.stepSeconds() < (1-spillWorth)*still.stepSeconds()) {
-				t.Errorf("a step takes about %g s, and %g s where nothing spills", r.stepSeconds(), still.stepSeconds())
+			if c.spills != (r.stepSeconds(r.saveOptions()) < (1-spillWorth)*still.stepSeconds(still.saveOptions())) {
+				t.Errorf("a step takes about %g s, and %g s where nothing spills", r.stepSeconds(r.saveOptions()), still.stepSeconds(still.saveOptions()))
 			}
 		})
 	}
@@ -308,7 +308,7 @@ func TestHiddenStatesStayWhereTheyFit(t *testing.T) {
 		"unified":                  {func(q *Request) { q.Unified = true }, false, "of device memory"},
 		"keeping all":              {func(q *Request) { q.Recompute = "none" }, false, "of device memory"},
 		"keeping all on the host":  {func(q *Request) { q.Recompute, q.HiddenStates = "none", "host" }, false, "hidden_states: host is not possible with recompute: none"},
-		"experts on the host":      {func(q *Request) { *q = small(); q.HiddenStates = "host" }, false, "hidden_states: host is not possible with experts"},
+		"experts on the host":      {func(q *Request) { *q = small(); q.HiddenStates = "host" }, true, ""},
 		"two devices":              {func(q *Request) { q.HiddenStates, q.Devices, q.Order = "host", 2, schedule.Lanes }, false, "hidden_states: host is not possible on several devices"},
 		"too little on the host":   {func(q *Request) { q.HostMemory = 200 << 30 }, false, "of host memory"},
 		"too little on the device": {func(q *Request) { q.DeviceMemory = 6 << 30 }, false, "of device memory"},
@@ -332,14 +332,15 @@ func TestHiddenStatesStayWhereTheyFit(t *testing.T) {
 	}
 }
 
-// TestRecurrencesKeepHiddenStates: a request for hidden states on the host is refused for models
-// with recurrences or output gates.
-func TestRecurrencesKeepHiddenStates(t *testing.T) {
+// TestWhatKeepsHiddenStates: a request for hidden states on the host is refused for models that keep
+// more than hidden states between their blocks.
+func TestWhatKeepsHiddenStates(t *testing.T) {
 	for want, edit := range map[string]func(c *model.Config){
-		"with recurrences, whose convolution": func(c *model.Config) { c.GatedDeltaNet = &model.GatedDeltaNet{} },
-		"with an output gate":                 func(c *model.Config) { c.OutputGate = true },
-		"with per-layer inputs":               func(c *model.Config) { c.PerLayerSize, c.PerLayerVocab = 8, c.VocabSize },
-		"or shared keys and values":           func(c *model.Config) { c.SharedKV = 1 },
+		"with a norm of the experts' sum": func(c *model.Config) { c.NumExperts, c.SandwichNorms = 4, true },
+		"with per-layer inputs":           func(c *model.Config) { c.PerLayerSize, c.PerLayerVocab = 8, c.VocabSize },
+		"with train_mtp":                  func(c *model.Config) { c.Ahead = 1 },
+		"or shared keys and values":       func(c *model.Config) { c.SharedKV = 1 },
+		"an indexer chooses their keys":   func(c *model.Config) { c.MLA = &model.MLA{Indexer: &model.Indexer{TopK: 65535}} },
 	} {
 		q := longRows(65536, 24)
 		c := *q.Config

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"reflect"
 	"slices"
 
 	"mt/device"
@@ -87,6 +88,18 @@ type Run struct {
 	tiered    bool   // the choice of data on disk is made
 	gradsStay bool   // gradients must not wait on disk
 	view      int    // 0: all lanes; else sizes count lane view−1 only
+}
+
+// Same reports whether a run of the plan o takes the same time as one of r. Both plans are of one model and optimizer.
+func (r *Run) Same(o *Run) bool {
+	a, b := *r, *o
+	for _, p := range []*Run{&a, &b} {
+		p.Planes, p.kept = nil, nil // of the optimizer and the model
+		if !p.PoolsSlabs() {
+			p.Depths.GradSlabs = 0 // not used
+		}
+	}
+	return a.Depths == b.Depths && a.Limits == b.Limits && reflect.DeepEqual(a, b)
 }
 
 // GradBytes returns the size of one element of a landed gradient.
@@ -231,10 +244,16 @@ func (r *Run) largest(size func(layers.Tile) int64, classes ...schedule.Class) i
 // largestOf returns the largest size of a tile, as size measures it. It considers the layers for which counts is true
 // and whose tiles use slots of the given classes.
 func (r *Run) largestOf(counts func(layer int) bool, size func(layers.Tile) int64, classes ...schedule.Class) (n int64) {
+	if r.kept == nil {
+		r.keep()
+	}
 	for i, l := range r.Layouts {
 		kind := r.Kind(i)
 		if !counts(i) || !slices.Contains(classes, kind.Class(r.Spec)) {
 			continue
+		}
+		if like := r.kept.like[i]; like < i && counts(like) {
+			continue // it has counted
 		}
 		for _, k := range kind.Largest(r.Spec, l) {
 			n = max(n, size(kind.Part(r.Spec, l, k)))
@@ -299,6 +318,10 @@ func (r *Run) BatchIntBytes() int64 {
 		n += int64(l.Sequences)
 		tensors++
 	}
+	if r.Spec.Config.Ahead > 0 { // targets and weights of both streams, the next and the previous token
+		n += 6 * int64(l.Tokens)
+		tensors += 4
+	}
 	return alignUp(4*n + tensors*int64(l.MicroBatches)*device.Align)
 }
 
@@ -312,10 +335,10 @@ func (r *Run) BatchBytes() int64 {
 }
 
 // LossBytes returns the size of a batch's losses.
-func (r *Run) LossBytes() int64 { return 4 * int64(r.Limits.Tokens) }
+func (r *Run) LossBytes() int64 { return 4 * int64(r.Spec.Config.Streams()*r.Limits.Tokens) }
 
 // LSEBytes returns the size of the log-sum-exps that a batch keeps between two sweeps over the parts of the head.
-func (r *Run) LSEBytes() int64 { return r.Spec.LSEBytes(r.Limits.Tokens) }
+func (r *Run) LSEBytes() int64 { return r.Spec.LSEBytes(r.Spec.Config.Streams() * r.Limits.Tokens) }
 
 // held returns how many bytes an allocation of n bytes takes on a device or in its host memory: n rounded up to
 // device.Align, and at least device.Align.

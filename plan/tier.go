@@ -91,7 +91,7 @@ type onDisks struct {
 	left                 int64
 }
 
-// onDisks returns r's present choice; left is the host memory that it leaves free.
+// onDisks returns r's present choice; `left` is the host memory that it leaves free.
 func (r *Run) onDisks(left int64) onDisks {
 	return onDisks{states: r.StateOnDisk, grads: r.GradOnDisk, tiles: r.WeightsOnDisk, slots: r.Depths.StateSlots, left: left}
 }

@@ -77,8 +77,8 @@ func TestBoundCountsWhatIsUsed(t *testing.T) {
 	}
 }
 
-// TestHidingTokens: with HidingTokens tokens in a step, the products beside the updates take as
-// long as the updates. With fewer they are shorter.
+// TestHidingTokens: HidingTokens is the number of tokens in a step that hides the optimizer's updates. The matrix
+// products that run during the updates then take as long as the updates, and with fewer tokens they are shorter.
 func TestHidingTokens(t *testing.T) {
 	for _, clip := range []bool{false, true} {
 		q, rates := sevenB()

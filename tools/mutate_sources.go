@@ -47,7 +47,7 @@ func goList(ctx context.Context, dir string, args ...string) (all []*listed, err
 	return all, nil
 }
 
-// importers returns the packages of all (from `go list -test`) whose tests link the package with import path of. This
+// importers returns the packages of all (from `go list -test`) whose tests link the package with import path `of`. This
 // package itself comes first. The others follow by their number of dependencies, smallest first.
 func importers(all []*listed, of string) (out []*listed) {
 	packages, deps := map[string]*listed{}, map[*listed]int{}

@@ -4,8 +4,8 @@
     tools/needs.py MT
 
 MT is the program. For each preset and machine the script plans, with mt plan, the first of these
-ways that fits: AdamW, AdamW in 8 bits, and the same with optimizer state, weights and gradients on
-disks. The tables in bench/reports/needs.md are the output. Needs only Python.
+ways that fits: AdamW, AdamW in 8 bits, and the same with optimizer state and gradients on disks. The
+tables in bench/reports/needs.md are the output. Needs only Python.
 """
 
 import json

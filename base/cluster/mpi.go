@@ -637,7 +637,7 @@ func (e *engine) call(f *function, args ...uintptr) error {
 	return err
 }
 
-// newFlight returns a flight with room for n requests. done is called at its end. keep lists the memory given to MPI,
+// newFlight returns a flight with room for n requests. done is called at its end. `keep` lists the memory given to MPI,
 // so that the garbage collector keeps it.
 func newFlight(n int, done func(error), keep ...any) *flight {
 	return &flight{handles: make([]uint64, n), keep: keep, done: done}

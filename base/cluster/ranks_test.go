@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	cluster.Exit(code)
 }
 
-// beRank does the task called what, as one rank. It returns the exit code of the process.
+// beRank does the task called `what`, as one rank. It returns the exit code of the process.
 func beRank(what string) (code int, err error) {
 	l, err := cluster.LaunchOf(os.Getenv)
 	if err != nil {
@@ -83,14 +83,14 @@ func beRank(what string) (code int, err error) {
 	return 0, nil
 }
 
-// as runs the test program as n ranks under mpirun; each does the task called what. said has the
+// as runs the test program as n ranks under mpirun; each does the task called `what`. said has the
 // standard error of each rank.
 func as(t *testing.T, n int, what string, env ...string) (r testkit.RanksResult, said []string) {
 	t.Helper()
 	return by(t, "mpirun", n, what, env...)
 }
 
-// by runs the test program as n ranks under the given launcher; each does the task called what.
+// by runs the test program as n ranks under the given launcher; each does the task called `what`.
 // said has the standard error of each rank.
 func by(t *testing.T, launcher string, n int, what string, env ...string) (r testkit.RanksResult, said []string) {
 	t.Helper()

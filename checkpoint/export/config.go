@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"mt/base/files"
@@ -302,9 +303,14 @@ func (p *plan) rotary() int {
 
 // noFreqs returns an error for the rope type llama3, for architectures in which llama.cpp does not
 // read ropeFreqs. The type needs this tensor of frequency divisors.
-func (p *plan) noFreqs() {
-	if p.rope.kind == "llama3" {
-		p.s.fail("rope_type", "llama3 cannot be written as GGUF: llama.cpp's %s does not know it", p.family.arch)
+func (p *plan) noFreqs() { noRopes("llama3")(p) }
+
+// noRopes returns a function that refuses rope types that llama.cpp does not compute in the architecture.
+func noRopes(types ...string) func(*plan) {
+	return func(p *plan) {
+		if slices.Contains(types, p.rope.kind) {
+			p.s.fail("rope_type", "%s cannot be written as GGUF: llama.cpp's %s does not know it", p.rope.kind, p.family.arch)
+		}
 	}
 }
 

@@ -1,9 +1,11 @@
 package export
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -41,6 +43,8 @@ type family struct {
 	noRope    bool // positions are learned
 	// ropeTypes maps this family's own names of rotary scalings to the usual names.
 	ropeTypes map[string]string
+	// prepare changes the keys of config.json before they are read; nil: it leaves them.
+	prepare func(s *settings)
 	// halves reports that the model directory pairs the rotary elements i and i+D/2 of a head of
 	// size D. llama.cpp's code for the architecture pairs 2i and 2i+1, so the rows of q and k are
 	// reordered.
@@ -83,15 +87,14 @@ const (
 	normIfAny         // norm, but the module may be missing
 	copiedIfAny       // the module may be missing
 	router            // always fp32
-	experts           // one tensor per expert becomes one tensor with another dimension
+	experts           // one tensor per expert becomes one tensor with another dimension; rows of several modules, separated by spaces, are concatenated
 	single            // a matrix of one row becomes a vector
 	bare              // from and to are whole tensor names, not modules
-	rates             // like bare, and each value v becomes −exp(v); a shape (1, 1, a, 1) becomes (a, 1); always fp32
+	rates             // like bare, and each value v becomes −exp(v); a vector in Gated DeltaNet, else a matrix of one column; always fp32
 	taps              // a shape (a, 1, b) becomes (a, b); always fp32
 	tapsOfFour        // a shape (a, 1, b) becomes (1, a, 1, b); always fp32
 	column            // like bare, and a vector becomes a matrix of one column; always fp32
-	rateColumn        // like column, and each value v becomes −exp(v)
-	byGroup           // a vector becomes a matrix of one row per group of Mamba-2; always fp32
+	byGroup           // a vector becomes a matrix of one row per group of Mamba-2; always fp32; the module may be missing
 	perBlock          // a single value becomes an element of a GGUF key with one value per block
 	stacked           // several modules, separated by spaces, are concatenated by rows
 	keysOfHeads       // the rows for keys in latent attention's kv_b_proj
@@ -218,7 +221,7 @@ var mamba2 = []rule{
 	{"mamba.in_proj", "ssm_in", copied},
 	{"mamba.conv1d", "ssm_conv1d", taps},
 	{"mamba.dt_bias", "ssm_dt.bias", bare},
-	{"mamba.A_log", "ssm_a", rateColumn},
+	{"mamba.A_log", "ssm_a", rates},
 	{"mamba.D", "ssm_d", column},
 	{"mamba.norm", "ssm_norm", byGroup},
 	{"mamba.out_proj", "ssm_out", copied},
@@ -244,12 +247,91 @@ var graniteExperts = []rule{
 	{"shared_mlp.output_linear", "ffn_down_shexp", copied},
 }
 
+// falconH1 has the tensors of Falcon-H1's blocks, with attention and a Mamba-2 mixer side by side.
+var falconH1 = slices.Concat(attention, mamba2[1:], []rule{
+	{"pre_ff_layernorm.weight", "ffn_norm", bare}, // without .weight in llama.cpp too
+	{"feed_forward.gate_proj", "ffn_gate", copied},
+	{"feed_forward.up_proj", "ffn_up", copied},
+	{"feed_forward.down_proj", "ffn_down", copied},
+})
+
+// nemotron returns the rules of a block of Nemotron-H, which has a norm and a mixer.
+func nemotron(mixer ...rule) []rule {
+	return slices.Concat([]rule{{"norm", "attn_norm", norm}}, mixer)
+}
+
+// mixed returns rules with module mixer in place of the modules' first part.
+func mixed(rules []rule) []rule {
+	out := slices.Clone(rules)
+	for i, r := range out {
+		_, module, _ := strings.Cut(r.from, ".")
+		out[i].from = "mixer." + module
+	}
+	return out
+}
+
+// gemma4Block has the tensors of Gemma 4's blocks without experts. Blocks that share keys and values lack some, and
+// only small models have inputs per layer.
+var gemma4Block = []rule{
+	{"input_layernorm", "attn_norm", norm},
+	{"self_attn.q_proj", "attn_q", copied},
+	{"self_attn.k_proj", "attn_k", copiedIfAny},
+	{"self_attn.v_proj", "attn_v", copiedIfAny},
+	{"self_attn.o_proj", "attn_output", copied},
+	{"self_attn.q_norm", "attn_q_norm", norm},
+	{"self_attn.k_norm", "attn_k_norm", normIfAny},
+	{"post_attention_layernorm", "post_attention_norm", norm},
+	{"pre_feedforward_layernorm", "ffn_norm", norm},
+	{"mlp.gate_proj", "ffn_gate", copied},
+	{"mlp.up_proj", "ffn_up", copied},
+	{"mlp.down_proj", "ffn_down", copied},
+	{"post_feedforward_layernorm", "post_ffw_norm", norm},
+	{"per_layer_input_gate", "inp_gate", copiedIfAny},
+	{"per_layer_projection", "proj", copiedIfAny},
+	{"post_per_layer_input_norm", "post_norm", normIfAny},
+	{"layer_scalar", "layer_output_scale.weight", bare},
+}
+
+// gemma4Experts has the tensors that experts add beside the dense MLP.
+var gemma4Experts = []rule{
+	{"router.proj", "ffn_gate_inp", router},
+	{"router.scale", "ffn_gate_inp.scale", bare},
+	{"pre_feedforward_layernorm_2", "pre_ffw_norm_2", norm},
+	{"post_feedforward_layernorm_1", "post_ffw_norm_1", norm},
+	{"post_feedforward_layernorm_2", "post_ffw_norm_2", norm},
+	{"experts.gate_proj experts.up_proj", "ffn_gate_up_exps", experts},
+	{"experts.down_proj", "ffn_down_exps", experts},
+	{"router.per_expert_scale", "ffn_down_exps.scale", bare},
+}
+
+var (
+	nemotronAttention = nemotron(mixed(attention[1:])...)
+	nemotronMamba     = nemotron(mixed(mamba2[1:])...)
+	nemotronExperts   = nemotron(
+		rule{"mixer.gate", "ffn_gate_inp", router},
+		rule{"mixer.gate.e_score_correction_bias", "exp_probs_b.bias", bare},
+		rule{"mixer.experts.up_proj", "ffn_up_exps", experts},
+		rule{"mixer.experts.down_proj", "ffn_down_exps", experts},
+		rule{"mixer.shared_experts.up_proj", "ffn_up_shexp", copied},
+		rule{"mixer.shared_experts.down_proj", "ffn_down_shexp", copied},
+	)
+)
+
 var lfm2FeedForward = []rule{
 	{"ffn_norm", "ffn_norm", norm},
 	{"feed_forward.w1", "ffn_gate", copied},
 	{"feed_forward.w3", "ffn_up", copied},
 	{"feed_forward.w2", "ffn_down", copied},
 }
+
+// nemotronNames, nemotronTop and nemotronDefaults are what both architectures for Nemotron-H have in common.
+var (
+	nemotronNames = map[string]string{"rms_norm_eps": "layer_norm_epsilon", "hidden_act": "mlp_hidden_act", "mamba_conv_bias": "use_conv_bias"}
+	nemotronTop   = []rule{{"model.embeddings", "token_embd", copied}, {"model.norm_f", "output_norm", norm}, {"lm_head", "output", copied}}
+
+	nemotronDefaults = map[string]any{"vocab_size": 131072, "hidden_size": 4096, "intermediate_size": 21504, "num_attention_heads": 32,
+		"num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "n_routed_experts": 8, "num_experts_per_tok": 2}
+)
 
 var glmDefaults = map[string]any{"max_position_embeddings": 131072, "num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1.5625e-7,
 	"partial_rotary_factor": 0.5}
@@ -416,7 +498,7 @@ var families = []family{
 		keys: []func(*plan){(*plan).deepseek2Keys},
 	},
 	{
-		types: []string{"deepseek_v3"}, arch: "deepseek2", mla: true,
+		types: []string{"deepseek_v3", "kimi_k2"}, arch: "deepseek2", mla: true,
 		dense: feedForward, block: deepseekExperts(rule{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", bare}),
 		defaults: map[string]any{"max_position_embeddings": 4096, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
 			"v_head_dim": 128, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3,
@@ -431,6 +513,24 @@ var families = []family{
 			"qk_rope_head_dim": 64, "v_head_dim": 256, "n_routed_experts": 64, "n_shared_experts": 1, "num_experts_per_tok": 4, "moe_intermediate_size": 1536,
 			"first_k_dense_replace": 1, "routed_scaling_factor": 1.8},
 		keys: []func(*plan){(*plan).denseFirst, (*plan).deepseek3Keys},
+	},
+	{
+		types: []string{"glm_moe_dsa"}, arch: "glm-dsa", mla: true, prepare: turnsNeighbours,
+		dense: feedForward, block: deepseekExperts(rule{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", bare}),
+		defaults: map[string]any{"vocab_size": 154880, "hidden_size": 6144, "intermediate_size": 12288, "num_hidden_layers": 78, "num_attention_heads": 64,
+			"max_position_embeddings": 202752, "rms_norm_eps": 1e-5, "q_lora_rank": 2048, "kv_lora_rank": 512, "qk_nope_head_dim": 192,
+			"qk_rope_head_dim": 64, "v_head_dim": 256, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8,
+			"moe_intermediate_size": 2048, "first_k_dense_replace": 3, "routed_scaling_factor": 2.5},
+		keys: []func(*plan){(*plan).denseFirst, (*plan).deepseek3Keys, noRopes("yarn")}, modelled: (*plan).indexerKeys,
+	},
+	{
+		types: []string{"deepseek_v32"}, arch: "deepseek32", mla: true, prepare: turnsNeighbours,
+		dense: feedForward, block: deepseekExperts(rule{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", bare}),
+		defaults: map[string]any{"vocab_size": 129280, "hidden_size": 7168, "intermediate_size": 18432, "num_hidden_layers": 61, "num_attention_heads": 128,
+			"max_position_embeddings": 163840, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+			"v_head_dim": 128, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048,
+			"first_k_dense_replace": 3, "n_group": 8, "topk_group": 4, "routed_scaling_factor": 2.5},
+		keys: []func(*plan){(*plan).denseFirst, (*plan).deepseek3Keys, (*plan).plainYarn}, modelled: (*plan).indexerKeys,
 	},
 	{
 		types: []string{"kimi_linear"}, arch: "kimi-linear", mla: true, names: map[string]string{"max_position_embeddings": "model_max_length"},
@@ -528,6 +628,23 @@ var families = []family{
 		keys: []func(*plan){(*plan).gemma3Keys}, modelled: (*plan).cappedLogits,
 	},
 	{
+		types: []string{"gemma4_text", "gemma4"}, arch: "gemma4", act: model.GELUTanh, ropeTypes: map[string]string{"proportional": "default"},
+		names: map[string]string{"hidden_act": "hidden_activation"},
+		top: []rule{
+			{"model.embed_tokens", "token_embd", copied},
+			{"model.embed_tokens_per_layer", "per_layer_token_embd", copiedIfAny},
+			{"model.per_layer_model_projection", "per_layer_model_proj", copiedIfAny},
+			{"model.per_layer_projection_norm", "per_layer_proj_norm", normIfAny},
+			{"model.norm", "output_norm", norm},
+			{"lm_head", "output", copied},
+		},
+		dense: gemma4Block, block: slices.Concat(gemma4Block, gemma4Experts),
+		defaults: map[string]any{"vocab_size": 262144, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 30, "num_attention_heads": 8,
+			"num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "rope_local_base_freq": 1e4,
+			"rope_parameters": map[string]any{"sliding_attention": map[string]any{"rope_theta": 1e4}, "full_attention": map[string]any{"rope_theta": 1e6}}},
+		keys: []func(*plan){(*plan).noBias}, modelled: (*plan).gemma4Keys,
+	},
+	{
 		types: []string{"starcoder2"}, arch: "starcoder2", layerNorm: true, act: model.GELUTanh,
 		names: map[string]string{"rms_norm_eps": "norm_epsilon"},
 		block: slices.Concat(attention, ungated("post_attention_layernorm", "mlp.c_fc", "mlp.c_proj")),
@@ -616,6 +733,26 @@ var families = []family{
 		block:    slices.Concat(attention, graniteDense),
 		defaults: map[string]any{"max_position_embeddings": 2048, "shared_intermediate_size": 1024},
 		keys:     []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).multipliers, (*plan).turnsIfAsked, (*plan).attentionAndMLP},
+	},
+	{
+		types: []string{"falcon_h1"}, arch: "falcon-h1",
+		top:   []rule{{"model.embed_tokens", "token_embd", copied}, {"model.final_layernorm", "output_norm", norm}, {"lm_head", "output", copied}},
+		block: falconH1,
+		defaults: map[string]any{"vocab_size": 128000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+			"num_key_value_heads": 8, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5},
+		keys: []func(*plan){(*plan).ropeDims, (*plan).noFreqs, noBiasIn("attention_bias")}, modelled: (*plan).falconH1Keys,
+	},
+	{
+		types: []string{"nemotron_h"}, when: hasRoutedExperts, arch: "nemotron_h_moe", act: model.SquaredReLU,
+		names: nemotronNames, prepare: nemotronBlocks, noRope: true, top: nemotronTop,
+		block: nemotronExperts, dense: nemotronAttention, recurrent: nemotronMamba, recurrentDense: nemotronMamba,
+		defaults: nemotronDefaults, keys: []func(*plan){noBiasIn("use_bias", "mlp_bias")}, modelled: (*plan).nemotronKeys,
+	},
+	{
+		types: []string{"nemotron_h"}, arch: "nemotron_h", act: model.SquaredReLU,
+		names: nemotronNames, prepare: nemotronBlocks, noRope: true, top: nemotronTop,
+		block: nemotronAttention, recurrent: nemotronMamba,
+		defaults: nemotronDefaults, keys: []func(*plan){noBiasIn("use_bias", "mlp_bias")}, modelled: (*plan).nemotronKeys,
 	},
 	{
 		types: []string{"seed_oss"}, arch: "seed_oss",
@@ -716,6 +853,9 @@ func findFamily(s *settings) (*family, error) {
 		if slices.Contains(f.types, s.str("model_type")) && (f.when == nil || f.when(s)) {
 			s.renamed(f.names)
 			s.defaults(families[i].defaults)
+			if f.prepare != nil {
+				f.prepare(s)
+			}
 			return &families[i], nil
 		}
 		known = append(known, f.types...)
@@ -724,7 +864,7 @@ func findFamily(s *settings) (*family, error) {
 	return nil, s.err
 }
 
-// gemmaBlock returns the rules of a block with norms before and after each sublayer. within are the norms inside
+// gemmaBlock returns the rules of a block with norms before and after each sublayer. `within` are the norms inside
 // attention.
 func gemmaBlock(within ...rule) []rule {
 	return slices.Concat(attention, within, []rule{
@@ -749,14 +889,18 @@ func (p *plan) gemma2Keys() {
 		p.add(key, float32(c))
 	}
 	period := p.fullEach(2)
-	switch period {
-	case 1:
-		s.fail("layer_types", "no layer has a sliding window, but llama.cpp's %s has no models without: it would abort", p.family.arch)
-	case 2: // as in published models
-	default:
+	p.someWindow(period > 1)
+	if period > 2 { // published models have 2
 		p.note("older releases of llama.cpp have a sliding window in every other layer of this architecture, whatever the file says")
 	}
 	p.gemmaAttention(period, 46)
+}
+
+// someWindow returns an error, through p.s, if has is false: no layer has a sliding window.
+func (p *plan) someWindow(has bool) {
+	if !has {
+		p.s.fail("layer_types", "no layer has a sliding window, but llama.cpp's %s has no models without: it would abort", p.family.arch)
+	}
 }
 
 // noHead returns an error for a model whose head is not tied to the embedding, since llama.cpp's
@@ -772,6 +916,78 @@ func (p *plan) noHead() {
 func (p *plan) ownHead() {
 	if p.model.TieEmbeddings {
 		p.s.fail("tie_word_embeddings", "true, but llama.cpp's %s has a head of its own: it would not load the file", p.family.arch)
+	}
+}
+
+// gemma4Keys sets the keys of Gemma 4. Blocks with a sliding window and blocks without have heads and rotary embeddings
+// of their own.
+func (p *plan) gemma4Keys() {
+	c := p.model
+	windows, widths, kv := make([]int32, p.layers), make([]int32, p.layers), make([]int32, p.layers)
+	for b := range p.layers {
+		windows[b], widths[b], kv[b] = int32(min(c.Window(b), 1)), int32(c.IntermediateSize), int32(c.Heads(b).KV)
+		if c.DoubleWide && c.SharesKV(b) {
+			widths[b] *= 2
+		}
+	}
+	p.someWindow(c.SlidingWindow > 0)
+	full, near := c.Heads(p.layers-1).Dim, c.HeadDim
+	p.set("attention.head_count_kv", kv)
+	p.set("feed_forward_length", widths)
+	p.set("attention.key_length", uint32(full))
+	p.set("attention.value_length", uint32(full))
+	p.add("attention.key_length_swa", uint32(near))
+	p.add("attention.value_length_swa", uint32(near))
+	p.add("attention.sliding_window", uint32(c.SlidingWindow))
+	p.add("attention.sliding_window_pattern", windows)
+	p.add("attention.shared_kv_layers", uint32(c.SharedKV))
+	p.add("embedding_length_per_layer_input", uint32(c.PerLayerSize))
+	p.cappedLogits()
+	if c.NumExperts > 0 {
+		p.add("expert_count", uint32(c.NumExperts))
+		p.add("expert_used_count", uint32(c.NumExpertsPerTok))
+		p.add("expert_feed_forward_length", uint32(c.MoEIntermediateSize))
+	}
+	p.gemma4Rope(full, near)
+	p.lastTwo()
+	if c.PerLayerSize > 0 && c.PerLayerVocab != c.VocabSize {
+		p.s.fail("vocab_size_per_layer_input", "%d, where vocab_size is %d: llama.cpp's %s has one vocabulary for both", c.PerLayerVocab, c.VocabSize, p.family.arch)
+	}
+}
+
+// gemma4Rope sets the rotary embeddings. A head has full elements in a block without a sliding window, and near in the
+// others. llama.cpp divides the frequencies of blocks without a window by rope_freqs. A pair that does not turn has a
+// huge divisor.
+func (p *plan) gemma4Rope(full, near int) {
+	const still = 1e30
+	c := p.model
+	if t := c.Rope.Type; t != "proportional" && t != "default" {
+		p.s.fail("rope_parameters", "full_attention: rope_type %s: llama.cpp's %s knows proportional and default", t, p.family.arch)
+	}
+	if t := cmp.Or(c.LocalRope, &c.Rope).Type; t != "default" {
+		p.s.fail("rope_parameters", "sliding_attention: rope_type %s: llama.cpp's %s knows default", t, p.family.arch)
+	}
+	p.add("rope.dimension_count", uint32(full))
+	p.add("rope.dimension_count_swa", uint32(near))
+	pairs := int(cmp.Or(c.Rope.Partial, 1)*float64(full)) / 2
+	freqs := slices.Repeat([]float32{still}, full/2)
+	for i := range pairs {
+		freqs[i] = float32(cmp.Or(c.Rope.Factor, 1))
+	}
+	p.vector("rope_freqs.weight", freqs)
+}
+
+// lastTwo refuses a model whose sharing layers read other keys and values than in llama.cpp. There a layer without a
+// window reads the keys and values of the last layer that has some, and a layer with a window the last but one's.
+func (p *plan) lastTwo() {
+	c := p.model
+	first := p.layers - c.SharedKV
+	near := func(b int) bool { return b >= 0 && c.Window(b) > 0 }
+	for b := first; b < p.layers; b++ {
+		if near(first-1) || near(b) && !near(first-2) {
+			p.s.fail("num_kv_shared_layers", "%d: layer %d shares keys and values of another layer than in llama.cpp's %s: the model would be another", c.SharedKV, b, p.family.arch)
+			return
+		}
 	}
 }
 
@@ -862,13 +1078,38 @@ func (p *plan) mlaRules() []rule {
 			{"self_attn.q_b_proj", "attn_q_b", copied},
 		}
 	}
-	return slices.Concat([]rule{{"input_layernorm", "attn_norm", norm}}, queries, []rule{
+	rules := slices.Concat([]rule{{"input_layernorm", "attn_norm", norm}}, queries, []rule{
 		{"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa", copied},
 		{"self_attn.kv_a_layernorm", "attn_kv_a_norm", norm},
 		{"self_attn.kv_b_proj", "attn_k_b", keysOfHeads},
 		{"self_attn.kv_b_proj", "attn_v_b", valuesOfHeads},
 		{"self_attn.o_proj", "attn_output", copied},
 	})
+	if p.model.MLA.Indexer == nil {
+		return rules
+	}
+	return append(rules, []rule{
+		{"self_attn.indexer.k_norm", "indexer.k_norm", norm},
+		{"self_attn.indexer.weights_proj", "indexer.proj", copied},
+		{"self_attn.indexer.wk", "indexer.attn_k", copied},
+		{"self_attn.indexer.wq_b", "indexer.attn_q_b", copied},
+	}...)
+}
+
+// turnsNeighbours drops a key that classes with an indexer do not read: they always rotate neighbours.
+func turnsNeighbours(s *settings) { delete(s.vals, "rope_interleave") }
+
+// indexerKeys sets the keys of the indexer, which chooses the keys that attention reads. llama.cpp rotates the indexer's
+// vectors in pieces of 64 elements (llama-kv-cache.cpp), which changes no score.
+func (p *plan) indexerKeys() {
+	const piece = 64
+	x := p.model.MLA.Indexer
+	if x.HeadDim%piece != 0 {
+		p.s.fail("index_head_dim", "%d is no multiple of %d: llama.cpp's %s would abort", x.HeadDim, piece, p.family.arch)
+	}
+	p.add("attention.indexer.head_count", uint32(x.Heads))
+	p.add("attention.indexer.key_length", uint32(x.HeadDim))
+	p.add("attention.indexer.top_k", uint32(x.TopK))
 }
 
 // deepseekExperts returns the rules of a block with experts, and the rules more in their middle.
@@ -883,6 +1124,7 @@ func deepseekExperts(more ...rule) []rule {
 func (p *plan) deepseekKeys(gating uint32) {
 	s := p.s
 	p.noBias()
+	noRopes("llama3", "linear")(p)                       // llama.cpp would scale attention scores
 	if eps := s.num("rms_norm_eps", 1e-6); eps != 1e-6 { // transformers.DeepseekV3RMSNorm, the norm of the narrow vectors
 		p.note(fmt.Sprintf("llama.cpp norms the narrow vectors of attention with rms_norm_eps %g too, this model with 1e-06: results differ a little", eps))
 	}
@@ -917,12 +1159,17 @@ func (p *plan) groupedExperts(gating uint32) {
 	s := p.s
 	p.deepseekKeys(gating)
 	p.add("expert_weights_norm", s.bool("norm_topk_prob", true))
-	if open, all := s.int("topk_group", 1), s.int("n_group", 1); open < all {
-		p.add("expert_group_count", uint32(all))
-		p.add("expert_group_used_count", uint32(open))
-	}
+	p.expertGroups()
 	if !s.bool("rope_interleave", true) {
 		s.fail("rope_interleave", "is false, but llama.cpp's %s turns neighbours: the model would be another", p.family.arch)
+	}
+}
+
+// expertGroups sets the keys of groups of experts, unless every group is open.
+func (p *plan) expertGroups() {
+	if open, all := p.s.int("topk_group", 1), p.s.int("n_group", 1); open < all {
+		p.add("expert_group_count", uint32(all))
+		p.add("expert_group_used_count", uint32(open))
 	}
 }
 
@@ -943,6 +1190,13 @@ func (p *plan) mlaYarn(m, all float64) {
 		p.s.fail("mscale", "is %g and mscale_all_dim %g, but llama.cpp's %s has one number for both: the model would be another", m, all, p.family.arch)
 	}
 	p.add("rope.scaling.yarn_log_multiplier", float32(0.1*all))
+}
+
+// plainYarn refuses a factor other than 1 (mscale) of yarn scaling, which llama.cpp's deepseek32 computes otherwise.
+func (p *plan) plainYarn() {
+	if m := p.rope.params.num("mscale", 1); p.rope.kind == "yarn" && m != 1 {
+		p.s.fail("mscale", "is %g, but llama.cpp's %s computes 1 only: the model would be another", m, p.family.arch)
+	}
 }
 
 // headRows selects rows of a matrix whose rows are grouped by head. Each head has each rows; n of them are
@@ -1231,11 +1485,11 @@ func (p *plan) shortConvKeys() {
 	p.add("shortconv.l_cache", uint32(r.Taps))
 }
 
-// headsByBlock makes the number of key/value heads a list by block, 0 for a recurrence.
+// headsByBlock makes the number of key/value heads a list by block, 0 for blocks without attention.
 func (p *plan) headsByBlock() {
 	heads := make([]int32, p.layers)
 	for b := range heads {
-		if !p.model.IsRecurrent(b) {
+		if p.model.Mixes(b) && !p.model.IsRecurrent(b) {
 			heads[b] = int32(p.kvHeads)
 		}
 	}
@@ -1262,11 +1516,92 @@ func (p *plan) graniteHybrid() {
 	p.add("expert_shared_feed_forward_length", uint32(c.SharedSize))
 }
 
+// falconH1Keys sets the keys of Falcon-H1. llama.cpp has no factors on activations, so weights are multiplied in their
+// place.
+func (p *plan) falconH1Keys() {
+	c := p.model
+	by, r := c.Multipliers, c.Mamba2
+	p.mamba2Keys(r)
+	all := func(by float64) []scaled { return []scaled{{math.MaxInt32, by}} }
+	groups := r.Groups * r.StateDim
+	p.scales = map[string][]scaled{
+		"token_embd": all(c.EmbedScale),
+		"output":     all(c.LogitScale),
+		"attn_k":     all(c.AttnScale * math.Sqrt(float64(c.HeadDim))),
+		"attn_v":     all(by.Value),
+		"ffn_gate":   all(by.Gate),
+		"ffn_down":   all(by.Down),
+		"ssm_in":     {{r.Inner(), by.ScanIn[0]}, {r.Inner(), by.ScanIn[1]}, {groups, by.ScanIn[2]}, {groups, by.ScanIn[3]}, {r.Heads, by.ScanIn[4]}},
+		"ssm_out":    all(by.ScanOut),
+	}
+}
+
+// nemotronBlocks sets the number of layers of Nemotron-H, whose config.json lists the layers instead.
+func nemotronBlocks(s *settings) {
+	n := len(s.str("hybrid_override_pattern"))
+	if types, ok := s.vals["layers_block_type"].([]any); ok {
+		n = len(types)
+	}
+	if n > 0 {
+		s.vals["num_hidden_layers"] = json.Number(itoa(n))
+	}
+}
+
+// hasRoutedExperts says whether a layer of Nemotron-H has experts.
+func hasRoutedExperts(s *settings) bool {
+	types, listed := s.vals["layers_block_type"].([]any)
+	return listed && slices.Contains(types, any("moe")) || !listed && strings.Contains(s.str("hybrid_override_pattern"), "E")
+}
+
+// nemotronKeys sets the keys of Nemotron-H, in which a block has a Mamba-2 mixer, attention or experts. The numbers of
+// key/value heads and the MLP's width are lists by block, 0 for blocks without. llama.cpp has no least time step: the
+// step of published models becomes a note, and a longer one is refused.
+func (p *plan) nemotronKeys() {
+	const usual = 0.001
+	c, s := p.model, p.s
+	widths := make([]int32, p.layers)
+	for b := range widths {
+		switch {
+		case c.HasExperts(b):
+			widths[b] = int32(c.MoEIntermediateSize)
+		case !c.Mixes(b):
+			s.fail("layers_block_type", "layer %d is an MLP alone, which mt export does not write for llama.cpp's %s", b, p.family.arch)
+			return
+		}
+	}
+	p.headsByBlock()
+	p.set("feed_forward_length", widths)
+	p.add("attention.layer_norm_epsilon", float32(c.RMSNormEps)) // llama.cpp requires the key and does not use it
+	if c.Mamba2 == nil {
+		s.fail("layers_block_type", "no layer has a Mamba-2 mixer: llama.cpp's %s needs its sizes", p.family.arch)
+		return
+	}
+	r := *c.Mamba2
+	switch {
+	case r.DtMin > usual:
+		s.fail("time_step_min", "%g, but llama.cpp's %s has no least time step: the model would be another", r.DtMin, p.family.arch)
+	case r.DtMin > 0:
+		p.note(fmt.Sprintf("llama.cpp has no least time step, and this model has %g (time_step_min): results differ a little where a step is shorter", r.DtMin))
+	}
+	r.DtMin = 0
+	p.mamba2Keys(&r)
+	if c.NumExperts == 0 {
+		return
+	}
+	p.expertCounts()
+	p.add("expert_feed_forward_length", uint32(c.MoEIntermediateSize))
+	p.add("expert_shared_feed_forward_length", uint32(c.SharedSize))
+	p.add("expert_shared_count", uint32(1))
+	p.add("expert_weights_norm", c.NormTopKProb)
+	p.add("expert_weights_scale", float32(c.RoutedScale))
+	p.expertGroups()
+}
+
 // mamba2Keys sets the keys of Mamba-2 mixers. It refuses limits of time steps and biases of projections, which llama.cpp
 // lacks, and mixers without a bias of the convolution, which it needs.
 func (p *plan) mamba2Keys(r *model.Mamba2) {
 	if !r.ConvBias {
-		p.s.fail("mamba_conv_bias", "is false, but llama.cpp's %s needs this bias: it would not load the file", p.family.arch)
+		p.s.fail(cmp.Or(p.family.names["mamba_conv_bias"], "mamba_conv_bias"), "is false, but llama.cpp's %s needs this bias: it would not load the file", p.family.arch)
 	}
 	if r.Bias {
 		p.s.fail("mamba_proj_bias", "is true, but llama.cpp's %s has no such biases: it would not load the file", p.family.arch)

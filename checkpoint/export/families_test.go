@@ -21,7 +21,7 @@ import (
 
 // nested maps a model_type in the table of families to two others, for models with a vision tower:
 // the model_type of the whole config.json, and that of its text_config.
-var nested = map[string][2]string{"gemma3": {"gemma3", "gemma3_text"}, "mistral3": {"mistral3", "mistral"}, "llama4": {"llama4", "llama4_text"}, "qwen2_vl_text": {"qwen2_vl", "qwen2_vl_text"},
+var nested = map[string][2]string{"gemma3": {"gemma3", "gemma3_text"}, "gemma4": {"gemma4", "gemma4_text"}, "mistral3": {"mistral3", "mistral"}, "llama4": {"llama4", "llama4_text"}, "qwen2_vl_text": {"qwen2_vl", "qwen2_vl_text"},
 	"qwen2_5_vl_text": {"qwen2_5_vl", "qwen2_5_vl_text"}, "qwen3_vl": {"qwen3_vl", "qwen3_vl_text"}, "qwen3_vl_text": {"qwen3_vl", "qwen3_vl_text"},
 	"qwen3_vl_moe": {"qwen3_vl_moe", "qwen3_vl_moe_text"}, "qwen3_vl_moe_text": {"qwen3_vl_moe", "qwen3_vl_moe_text"},
 	"qwen3_5": {"qwen3_5", "qwen3_5_text"}, "qwen3_5_moe": {"qwen3_5_moe", "qwen3_5_moe_text"}}
@@ -47,13 +47,16 @@ func TestDefaults(t *testing.T) {
 				text["num_hidden_layers"] = 64
 			}
 			text["attention_dropout"], text["residual_dropout"] = 0, 0
-			if !strings.HasSuffix(family.arch, "moe") || kind == "glm4_moe" {
+			if !strings.HasSuffix(family.arch, "moe") || kind == "glm4_moe" || kind == "nemotron_h" {
 				maps.DeleteFunc(text, func(k string, _ any) bool {
 					return strings.Contains(k, "expert") || strings.Contains(k, "moe") || k == "norm_topk_prob"
 				})
 			}
 			if kind == "granitemoehybrid" { // its own defaults ask for experts and for layers of Mamba
 				text["num_local_experts"], text["layer_types"] = 0, []any{"attention", "attention", "attention", "attention", "attention", "attention"}
+			}
+			if kind == "nemotron_h" { // its own default has a kind of block that mt does not train
+				text["layers_block_type"] = []any{"mamba", "attention", map[string]any{"nemotron_h_moe": "moe", "nemotron_h": "mamba"}[family.arch]}
 			}
 			if kind == "afmoe" { // which llama.cpp has with this scale alone
 				text["mup_enabled"] = true
@@ -396,15 +399,20 @@ func TestLatent(t *testing.T) {
 	}
 }
 
+// mlaYarn returns YaRN scaling with these two factors on attention scores.
+func mlaYarn(m, all float64) map[string]any {
+	return map[string]any{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "mscale": m, "mscale_all_dim": all}
+}
+
 // TestLatentRefused: a model with latent attention that llama.cpp's architecture deepseek2 cannot
 // express is an error that names the key.
 func TestLatentRefused(t *testing.T) {
-	yarn := func(m, all float64) map[string]any {
-		return map[string]any{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "mscale": m, "mscale_all_dim": all}
-	}
 	for want, changes := range map[string]map[string]any{
-		"mscale: is 0.7 and mscale_all_dim 0.9":        {"rope_scaling": yarn(0.7, 0.9)},
-		"mscale: is 0 and mscale_all_dim 0":            {"rope_scaling": yarn(0, 0)},
+		"mscale: is 0.7 and mscale_all_dim 0.9":        {"rope_scaling": mlaYarn(0.7, 0.9)},
+		"mscale: is 0 and mscale_all_dim 0":            {"rope_scaling": mlaYarn(0, 0)},
+		"rope_type: linear cannot be written as GGUF":  {"rope_scaling": map[string]any{"rope_type": "linear", "factor": 4.0}},
+		"mscale: is 0.7, but llama.cpp's deepseek32":   {"model_type": "deepseek_v32", "rope_scaling": mlaYarn(0.7, 0.7)},
+		"rope_type: yarn cannot be written as GGUF":    {"model_type": "glm_moe_dsa", "rope_scaling": mlaYarn(1, 1)},
 		"rope_interleave: is false":                    {"rope_interleave": false},
 		"attention_bias: is true, but llama.cpp":       {"attention_bias": true},
 		"mlp_bias: is true, but llama.cpp":             {"model_type": "deepseek_v2", "topk_method": "greedy", "n_group": nil, "topk_group": nil, "mlp_bias": true},

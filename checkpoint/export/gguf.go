@@ -240,6 +240,7 @@ func (j *writing) part(w io.Writer, it item, t part) error {
 				values[i] += it.shift
 			}
 		}
+		it.scale(values, at, t.elems()/t.shape[0])
 		if it.minus {
 			for i, v := range values {
 				values[i] = float32(-math.Exp(float64(v)))
@@ -250,6 +251,19 @@ func (j *writing) part(w io.Writer, it item, t part) error {
 		}
 	}
 	return nil
+}
+
+// scale multiplies values, the elements of the tensor from element at on, by the factors of their rows. A row has
+// cols elements.
+func (it item) scale(values []float32, at, cols int64) {
+	from := -at
+	for _, s := range it.scales {
+		to := from + int64(s.rows)*cols
+		for i := max(from, 0); i < min(to, int64(len(values))); i++ {
+			values[i] = float32(float64(values[i]) * s.by)
+		}
+		from = to
+	}
 }
 
 // limits holds, for each type with a limit, the smallest magnitude that does not fit. In F16 such a

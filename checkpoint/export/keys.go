@@ -18,7 +18,8 @@ type plan struct {
 	kvs    []gguf.KV
 	items  []item
 	notes  []string
-	narrow []string // names of matrices whose rows are no multiple of a Q8_0 block
+	narrow []string            // names of matrices whose rows are no multiple of a Q8_0 block
+	scales map[string][]scaled // factors of rows, by the name of the GGUF tensor without its block; set by the family's modelled
 
 	layers, heads, kvHeads, headDim int
 	narrowed                        narrow // sizes of latent attention
@@ -349,10 +350,15 @@ func (p *plan) exaoneWindow() {
 // noBias returns an error, through p.s, if the model has biases. It is called for architectures
 // that have none in llama.cpp. Keys that the family lacks need no check, since package model
 // already refuses them.
-func (p *plan) noBias() {
-	for _, key := range []string{"use_bias", "attention_bias", "mlp_bias"} {
-		if p.s.bool(key, false) {
-			p.s.fail(key, "is true, but llama.cpp's %s has no biases: it would not load the file", p.family.arch)
+func (p *plan) noBias() { noBiasIn("use_bias", "attention_bias", "mlp_bias")(p) }
+
+// noBiasIn returns a function that refuses a model if one of the keys says that the model has biases.
+func noBiasIn(keys ...string) func(*plan) {
+	return func(p *plan) {
+		for _, key := range keys {
+			if p.s.bool(key, false) {
+				p.s.fail(key, "is true, but llama.cpp's %s has no biases: it would not load the file", p.family.arch)
+			}
 		}
 	}
 }

@@ -20,8 +20,15 @@ type item struct {
 	heads  int       // not 0: number of heads, whose rows are reordered (interleave)
 	shift  float32   // added to every element
 	minus  bool      // write −exp of every element
+	scales []scaled  // rows to multiply; nil: none
 	rows   headRows  // n not 0: write only these rows of each head
 	tiled  tiledHeads
+}
+
+// scaled is a number of rows and the factor of each of their elements.
+type scaled struct {
+	rows int
+	by   float64
 }
 
 // part is a tensor of the directory, or rows inside a tensor that several parameters share. Such rows have the name
@@ -114,7 +121,10 @@ func (p *plan) tensors(f *finder) error {
 			}
 		}
 		if r.to == "output" && p.model.TieEmbeddings {
-			continue // llama.cpp uses the embedding as the head
+			if slices.Equal(p.scales[r.to], p.scales[top[0].to]) {
+				continue // llama.cpp uses the embedding as the head
+			}
+			r.from = top[0].from
 		}
 		if err := p.tensor(f, r); err != nil {
 			return err
@@ -155,18 +165,19 @@ func (p *plan) tensor(f *finder, r rule) error {
 		return p.ofHeads(f, r)
 	case firstHalf, secondHalf:
 		return p.half(f, r)
-	case bare, rates, column, rateColumn:
+	case bare, rates, column:
 		ends = []string{""}
 	}
 	for i, end := range ends {
 		t, ok := f.find(r.from + end)
 		if !ok {
-			if i == 0 && r.how != normIfAny && r.how != copiedIfAny {
+			if i == 0 && r.how != normIfAny && r.how != copiedIfAny && r.how != byGroup {
 				return f.missing(r.from + end)
 			}
 			continue
 		}
-		it := item{Tensor: gguf.Tensor{Name: r.to + end, Shape: t.shape}, parts: []part{t}}
+		it := item{Tensor: gguf.Tensor{Name: r.to + end, Shape: t.shape}, parts: []part{t}, minus: r.how == rates}
+		it.scales = p.scales[r.to[strings.LastIndexByte(r.to, '.')+1:]]
 		switch {
 		case r.how == single:
 			it.Shape = t.shape[1:]
@@ -174,15 +185,11 @@ func (p *plan) tensor(f *finder, r rule) error {
 			it.Shape = []int64{t.shape[0], t.shape[2]}
 		case r.how == tapsOfFour:
 			it.Shape = []int64{1, t.shape[0], 1, t.shape[2]}
-		case r.how == column || r.how == rateColumn:
-			it.Shape, it.minus = []int64{t.shape[0], 1}, r.how == rateColumn
+		case r.how == column || r.how == rates && p.model.GatedDeltaNet == nil:
+			it.Shape = []int64{t.elems(), 1}
 		case r.how == byGroup:
 			n := int64(p.model.Mamba2.Groups)
 			it.Shape = []int64{n, t.shape[0] / n}
-		case r.how == rates:
-			if it.minus = true; len(t.shape) == 4 {
-				it.Shape = t.shape[2:]
-			}
 		case r.how == norm || r.how == normIfAny:
 			it.shift = p.family.shift
 		case r.how == queries && p.family.halves:
@@ -284,13 +291,15 @@ func (p *plan) stacked(f *finder, r rule) error {
 // experts plans one tensor of shape (experts, rows, columns) from the matrices of all experts. If they have biases,
 // it plans another tensor of shape (experts, rows).
 func (p *plan) experts(f *finder, r rule) error {
-	dot := strings.LastIndexByte(r.from, '.')
+	modules := strings.Fields(r.from)
 	for _, end := range []string{".weight", ".bias"} {
 		var it item
-		for e := range p.model.NumExperts {
-			name := r.from[:dot] + "." + strconv.Itoa(e) + r.from[dot:] + end
+		for i := range p.model.NumExperts * len(modules) {
+			module := modules[i%len(modules)]
+			dot := strings.LastIndexByte(module, '.')
+			name := module[:dot] + "." + strconv.Itoa(i/len(modules)) + module[dot:] + end
 			t, ok := f.find(name)
-			if !ok && end == ".bias" && e == 0 {
+			if !ok && end == ".bias" && i == 0 {
 				return nil
 			}
 			if !ok {
@@ -303,7 +312,7 @@ func (p *plan) experts(f *finder, r rule) error {
 			it.parts = append(it.parts, t)
 		}
 		it.Name = r.to + end
-		it.Shape = append([]int64{int64(len(it.parts))}, it.Shape...)
+		it.Shape = append([]int64{int64(p.model.NumExperts), it.Shape[0] * int64(len(modules))}, it.Shape[1:]...)
 		if p.take(it, r.how); end == ".bias" {
 			p.items[len(p.items)-1].Type = gguf.F32
 		}
@@ -317,7 +326,7 @@ func (p *plan) experts(f *finder, r rule) error {
 func (p *plan) take(it item, h how) {
 	it.Type = p.out.gguf()
 	switch {
-	case len(it.Shape) < 2 || h == norm || h == normIfAny || h == router || h == taps || h == tapsOfFour || h == rates || h == column || h == rateColumn || h == byGroup:
+	case len(it.Shape) < 2 || h == norm || h == normIfAny || h == router || h == taps || h == tapsOfFour || h == rates || h == column || h == byGroup:
 		it.Type = gguf.F32
 	case it.Type == gguf.Q8_0 && it.Shape[len(it.Shape)-1]%gguf.BlockLen != 0:
 		it.Type = gguf.F16

@@ -63,8 +63,8 @@ func (n *node) change(to map[string]*node) {
 
 func directory() *node { return &node{names: map[string]*node{}, synced: map[string]*node{}} }
 
-// New returns a Disk over the directory tree at root. After each operation it calls after with the operation and
-// the last part of its path, such as "rename config.yaml.tmp". after may call Cut. Writes are not reported, since
+// New returns a Disk over the directory tree at root. After each operation it calls `after` with the operation and
+// the last part of its path, such as "rename config.yaml.tmp". `after` may call Cut. Writes are not reported, since
 // unsynced content never survives a cut.
 func New(root string, after func(op string)) (*Disk, error) {
 	d := &Disk{FS: checkpoint.OS(), root: root, after: after, top: directory()}

@@ -22,7 +22,7 @@ import (
 // the smallest possible runs.
 
 // smallRun returns the output directory and the arguments of a very short mt train run, and creates
-// its data file. more are further arguments.
+// its data file. `more` are further arguments.
 func smallRun(t *testing.T, more ...string) (out string, args []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -293,6 +293,18 @@ func TestErrorsReplaceProgress(t *testing.T) {
 	a := &app{stdin: strings.NewReader(""), stdout: &errs, stderr: &errs, interactive: true}
 	if code := a.run(t.Context(), []string{"train"}); code != exitUsage || !strings.HasPrefix(errs.String(), eraseLine+"mt: train: give ") {
 		t.Errorf("exit code %d, %q", code, errs.String())
+	}
+}
+
+// TestInterruptedPlan: an interrupt ends a prediction of a plan, and nothing is printed but the cause.
+func TestInterruptedPlan(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(settings.ErrInterrupted)
+	var out, errs bytes.Buffer
+	a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}
+	code := a.run(ctx, []string{"plan", "--model", "quickstart", "--gpu", "h100", "--host-memory", "64GiB"})
+	if code != exitInterrupted || !strings.HasSuffix(errs.String(), "mt: interrupted\n") || out.Len() > 0 {
+		t.Errorf("exit code %d\n%s%s", code, out.String(), errs.String())
 	}
 }
 

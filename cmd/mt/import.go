@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -38,7 +39,7 @@ mt train takes such a config as it is, where nothing of it is lost.
 			if len(args) != 1 {
 				return config.Usagef("import: takes one config file, got %q (see %s --help)", args, c.CommandPath())
 			}
-			return a.importConfig(args[0], from, out)
+			return a.importConfig(c.Context(), args[0], from, out)
 		},
 	}
 	c.Flags().StringVar(&from, "from", "", "")
@@ -46,9 +47,9 @@ mt train takes such a config as it is, where nothing of it is lost.
 	return c
 }
 
-// importConfig converts the config in file, from another tool, to one of mt. from names the tool; "" means that the
+// importConfig converts the config in file, from another tool, to one of mt. `from` names the tool; "" means that the
 // keys decide. It writes the result to the file out; if out is "", it prints the result.
-func (a *app) importConfig(file, from, out string) error {
+func (a *app) importConfig(ctx context.Context, file, from, out string) error {
 	im, err := config.ReadImport(file, from)
 	if err != nil {
 		return err
@@ -64,7 +65,7 @@ func (a *app) importConfig(file, from, out string) error {
 	for _, note := range im.Notes {
 		fmt.Fprintf(a.stderr, "mt: %s\n", note)
 	}
-	a.judgeModel(cfg)
+	a.judgeModel(ctx, cfg)
 	if out == "" {
 		_, err := a.stdout.Write(text)
 		return err
@@ -89,7 +90,7 @@ const plentiful = 1 << 50
 
 // judgeModel prints a warning if mt does not support the model, or if c cannot be planned even with more memory than
 // any plan needs. It does nothing if the model is not on this machine.
-func (a *app) judgeModel(c *config.Config) {
+func (a *app) judgeModel(ctx context.Context, c *config.Config) {
 	if c.Model.Path == "" {
 		return
 	}
@@ -103,7 +104,7 @@ func (a *app) judgeModel(c *config.Config) {
 	}
 	c = c.Clone()
 	c.HostMemory, c.DeviceMemory, c.Device = plentiful, plentiful, "cpu"
-	if err := predict.Plan(c, settings.Options{Stdout: io.Discard, Stderr: io.Discard}); err != nil {
+	if err := predict.Plan(ctx, c, settings.Options{Stdout: io.Discard, Stderr: io.Discard}); err != nil {
 		fmt.Fprintf(a.stderr, "mt: the config is read, but cannot be planned with this model: %v\n", err)
 	}
 }

@@ -58,7 +58,7 @@ pairs of answers (docs/preferences.md).
 		if err != nil {
 			return err
 		}
-		return a.begin(file, in, force)
+		return a.begin(c.Context(), file, in, force)
 	}
 	return c
 }
@@ -70,7 +70,7 @@ type start struct{ key, value, unless string }
 // recipe returns the defaults for a new config. template is the chat template that the data needs; "": the model's own. Training from scratch takes a high learning rate, fine-tuning a low
 // one and preference pairs a much lower one. Small models take higher rates than large ones.
 func recipe(m *open.Model, pairs bool, template string) []start {
-	most, _ := m.Config.MostPositions()
+	most, _ := m.Config.MostPositions("")
 	length := fmt.Sprint(min(2048, most))
 	all := []start{{"max_seq_len", length, ""}, {"val_size", "0.05", "eval_dataset"}, {"per_device_train_batch_size", "8", ""},
 		{"lr_scheduler_type", "cosine", ""}, {"save_total_limit", "2", ""}}
@@ -108,7 +108,7 @@ var comments = map[string]string{
 
 // begin writes the config of the interview to file, plans the run and prints the next command. force replaces an
 // existing file.
-func (a *app) begin(file string, in *interview, force bool) error {
+func (a *app) begin(ctx context.Context, file string, in *interview, force bool) error {
 	text := in.cfg.Brief("Written by mt init. mt train --help-all lists all keys; each one is also a flag.", comments)
 	written, err := config.Parse(file, text, config.Args{})
 	if err != nil {
@@ -118,7 +118,7 @@ func (a *app) begin(file string, in *interview, force bool) error {
 		return fmt.Errorf("init: %w", err)
 	}
 	fmt.Fprintf(a.stdout, "%s is written:\n\n%s\n", file, text)
-	if err := predict.Plan(written, a.options(false)); err != nil {
+	if err := predict.Plan(ctx, written, a.options(false)); err != nil {
 		return fmt.Errorf("init: %s is written, and the run cannot be as it is; change it and see mt plan %s: %w", file, file, err)
 	}
 	talk := "--prompt \"Once upon a time\""

@@ -111,8 +111,9 @@ func TestInitTakesFlags(t *testing.T) {
 	}
 }
 
-// checkTrainsChats trains on chats as mt init's config for the model first says, with a layout instead of the chat
-// template that the model lacks. The error of mt generate without --template names the layout of the run.
+// checkTrainsChats trains the model in folder ./first on chats, with the config that mt init writes. The model has no
+// chat template, so the config names mt's own one, `template: default`. The error of mt generate without --template names
+// this template.
 func checkTrainsChats(t *testing.T) {
 	t.Helper()
 	chat := `{"messages": [{"role": "user", "content": "one"}, {"role": "assistant", "content": "eins"}]}` + "\n"

@@ -76,7 +76,7 @@ func lossesOf(t *testing.T, dir string) (out []float64) {
 }
 
 // TestTrainOnRanks: two and three processes train like one, up to the last bits of sums. One rank prints and writes.
-// Each number of ranks has its own bits.
+// Runs with the same number of ranks give the same bits.
 func TestTrainOnRanks(t *testing.T) {
 	testkit.NotShort(t)
 	alone := rankScene(t)

@@ -36,7 +36,7 @@ func launched(command string) (cluster.Launch, error) {
 	return l, nil
 }
 
-// alone returns an error if several ranks were started for command, which one process must execute. why gives the
+// alone returns an error if several ranks were started for command, which one process must execute. `why` gives the
 // reason in the error.
 func alone(command, why string) error {
 	l, err := launched(command)

@@ -99,7 +99,7 @@ func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) error {
 	return nil
 }
 
-// childArgs returns the command line of a child process that runs the units of the test from number from on, on a
+// childArgs returns the command line of a child process that runs the units of the test from number `from` on, on a
 // device of the given kind. kind "" means the kind that the user asked for.
 func (t selfTest) childArgs(kind string, from int) []string {
 	return []string{"doctor", "--selftest", "--device", cmp.Or(kind, t.device), fmt.Sprintf("--small=%t", t.small), "--repeat", strconv.Itoa(t.repeat),

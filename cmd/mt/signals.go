@@ -31,7 +31,7 @@ func stopSignals() []os.Signal {
 }
 
 // interruptible returns a context that the first stop signal cancels, so that the current step can end and be saved.
-// Another signal after patience ends the process. Hanging GPU work ends the process too, because the step would never
+// A second signal, at least one second (the constant `patience`) after the first, ends the process. Hanging GPU work ends the process too, because the step would never
 // end.
 func interruptible(w io.Writer) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())

@@ -35,7 +35,7 @@ func (a *app) trainCommand() *cobra.Command {
 		case dry && a.world != nil:
 			return config.Usagef("train: --dry-run is for one process: start it by itself, once")
 		case dry:
-			return run.DryRun(cfg, a.options(asJSON))
+			return run.DryRun(c.Context(), cfg, a.options(asJSON))
 		case asJSON:
 			return config.Usagef("--json goes with --dry-run; a run writes its numbers to metrics.jsonl in output_dir")
 		}
@@ -141,7 +141,7 @@ data, the free disk space and the checkpoint that it would go on from.
 		if err := onHosts(&o.Forecast, c.Flags().Changed("hosts"), hosts, network); err != nil {
 			return err
 		}
-		return predict.Plan(cfg, o)
+		return predict.Plan(c.Context(), cfg, o)
 	})
 	c.Flags().StringVar(&gpu, "gpu", "", "")
 	c.Flags().StringVar(&host, "host", "", "")

@@ -141,7 +141,7 @@ func driverModules() []symbol {
 	}
 }
 
-// putCode stores the address of libcuda's text for a status code in *s. of selects which text of the codeText: name
+// putCode stores the address of libcuda's text for a status code in *s. `of` selects which text of the codeText: name
 // or description.
 func putCode(s *uintptr, code int32, of func(codeText) string) int32 {
 	t, ok := codeTexts[code]

@@ -132,8 +132,8 @@ func (d *Driver) setCurrent(ctx uint64) int32 {
 }
 
 // same reports whether two objects in a C call are on the same device, and records a fault if not.
-// Messages call the object of device of what, and the object of device g other, in the form "stream
-// #1".
+// The first object is on device `of`, the second on g. Texts `what` and `other` name them in
+// messages, such as "stream #1".
 func (d *Driver) same(call, what string, of *gpu, other string, g *gpu) bool {
 	if of != g {
 		d.fault(Device, "%s: %s is of %s, and %s of %s", call, what, of, other, g)
@@ -141,9 +141,9 @@ func (d *Driver) same(call, what string, of *gpu, other string, g *gpu) bool {
 	return of == g
 }
 
-// own reports whether an object of device of, named what in messages, belongs to the context that
-// is current in the call, and records a fault if not. Objects of a lost device may be released from
-// any context, so then own returns true.
+// own reports whether an object of device `of` belongs to the context that is current in the call,
+// and records a fault if not. Text `what` names the object in messages. Objects of a lost device may
+// be released from any context, so then own returns true.
 func (d *Driver) own(call, what string, of *gpu) bool {
 	return d.lost || d.same(call, what, of, "the current context", d.here())
 }

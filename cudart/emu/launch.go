@@ -125,7 +125,7 @@ func (d *Driver) arguments(f *function, params, extra *uint64) ([]byte, int32) {
 	return append([]byte(nil), unsafe.Slice((*byte)(buffer), size)...), 0
 }
 
-// pointed packs the parameters into one buffer. each holds the address of every parameter.
+// pointed packs the parameters into one buffer. `each` holds the address of every parameter.
 func (f *function) pointed(each []uint64) []byte {
 	out := make([]byte, f.kernel.ParamBytes)
 	for i, p := range f.params {

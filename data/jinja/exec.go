@@ -432,7 +432,7 @@ func (r *run) isStanding(i *iteration) bool {
 	return false
 }
 
-// looked is called when the template has read items[index] and got item; at is the value of the
+// looked is called when the template has read items[index] and got item; `at` is the value of the
 // expression index. A loop may run over numbers and read messages[i]. So if index is the innermost
 // loop's number and item is a message, the iteration counts as being at this message from here on.
 func (r *run) looked(index expr, at, item any) {

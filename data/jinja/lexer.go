@@ -458,7 +458,7 @@ var stringEscapes = map[byte]string{
 	'\n': "", '\\': "\\", '\'': "'", '"': "\"", 'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v",
 }
 
-// unescape returns the text of a string literal, with Python's escapes, such as \t for a tab, replaced. at is the
+// unescape returns the text of a string literal, with Python's escapes, such as \t for a tab, replaced. `at` is the
 // literal's position, for errors.
 func unescape(text string, at pos) string {
 	if !strings.Contains(text, "\\") {
@@ -502,7 +502,7 @@ func unescape(text string, at pos) string {
 	return string(out)
 }
 
-// codePoint returns the character whose number, in the given base, stands in the first digits bytes of text. at is
+// codePoint returns the character whose number, in the given base, stands in the first digits bytes of text. `at` is
 // its position, for errors.
 func codePoint(text string, digits, base int, at pos) rune {
 	if len(text) < digits {

@@ -329,7 +329,7 @@ func cutLast(header string) string {
 // answer returns the part of a turn that the model writes: the text after the opening, without
 // white space at the end. Some templates write a closed thinking block only in the header. The turn
 // may then contain just the header's first lines or tokens, and the answer begins after them.
-// before is the role of the message before. If it is assistant or tool, a turn without any part of
+// `before` is the role of the message before. If it is assistant or tool, a turn without any part of
 // the header continues the model's turn; otherwise that is an error.
 func (out *Rendered) answer(turn Turn, open opening, before any) (Span, error) {
 	text := out.Text[turn.From:turn.To]

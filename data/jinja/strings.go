@@ -304,7 +304,7 @@ func splitRight(s, sep string, n int) []string {
 	return parts
 }
 
-// splitSpace splits s at runs of white space, from the left or, with right, from the right. most is the largest
+// splitSpace splits s at runs of white space, from the left or, with right, from the right. `most` is the largest
 // number of splits; negative: no limit.
 func splitSpace(s string, most int, right bool) []string {
 	var parts []string
@@ -594,7 +594,7 @@ func byteOffset(s string, n int64) int {
 }
 
 // affixMethod returns the string method called name: startswith or endswith. The method's argument
-// is one affix or a tuple of affixes. has reports whether s has an affix.
+// is one affix or a tuple of affixes. `has` reports whether s has an affix.
 func affixMethod(name string, has func(s, affix string) bool) method {
 	return func(r *run, self any, a *args) any {
 		b := a.bind(r, name, 1, "affix", "start", "end")

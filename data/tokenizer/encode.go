@@ -355,7 +355,7 @@ func (t *hf) around(p *part) (out postProcessor, err error) {
 	return out, nil
 }
 
-// known returns an error if no token has this id. where is the path of the id in tokenizer.json, for the error.
+// known returns an error if no token has this id. `where` is the path of the id in tokenizer.json, for the error.
 func (t *hf) known(where string, id int64) error {
 	if id < 0 || id >= maxID || t.Token(int32(id)) == "" {
 		return fmt.Errorf("%s: no token has the id %d", where, id)

@@ -205,7 +205,7 @@ type part struct {
 // maxParts is the largest number of parts in a sequence (a part that consists of parts).
 const maxParts = 256
 
-// parts returns the parts that raw describes, with each sequence replaced by its parts. where is the path of raw in
+// parts returns the parts that raw describes, with each sequence replaced by its parts. `where` is the path of raw in
 // tokenizer.json, for errors. null gives no parts. depth counts the sequences around raw.
 func parts(where string, raw []byte, depth int) ([]*part, error) {
 	if len(raw) == 0 || string(raw) == "null" {
@@ -239,7 +239,7 @@ func parts(where string, raw []byte, depth int) ([]*part, error) {
 	return all, nil
 }
 
-// readParts returns the results of read for each part that raw describes. where is the name of raw in tokenizer.json,
+// readParts returns the results of read for each part that raw describes. `where` is the name of raw in tokenizer.json,
 // for errors.
 func readParts[T any](where string, raw []byte, read func(*part) (T, error)) ([]T, error) {
 	all, err := parts(where, raw, 0)

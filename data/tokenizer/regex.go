@@ -203,7 +203,7 @@ func (c *compiler) loop(body *node, mode byte) error {
 	return nil
 }
 
-// choose sets the two branches of the opSplit at index i. in is the instruction that begins the
+// choose sets the two branches of the opSplit at index i. `in` is the instruction that begins the
 // loop's body, and on the instruction after the loop. The branch in is tried first, unless mode is
 // lazy.
 func (c *compiler) choose(i, in, on int, mode byte) {

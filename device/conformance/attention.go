@@ -177,16 +177,7 @@ func attentionBackward(r *rig, sh attentionShape, withSums bool) {
 	dk.expect(want[1], computing, 3)
 	dv.expect(want[2], computing, 3)
 	dq.least, dk.least = 1, 1
-	wantDelta := make([]float64, n)
-	for row := range in.TQ {
-		for h := range in.Heads {
-			at := (row*in.Heads + h) * in.Dim
-			for i := range in.Dim {
-				wantDelta[h*in.TQ+row] += o.v[at+i] * do.v[at+i]
-			}
-		}
-	}
-	delta.expect(wantDelta, summing(in.Dim), 0)
+	delta.expect(in.deltas(o.v, do.v), summing(in.Dim), 0)
 	var sums device.Tensor
 	if n := in.shape.SumsLen(); withSums && n > 0 {
 		a := r.f32("Sums", n)
@@ -195,4 +186,18 @@ func attentionBackward(r *rig, sh attentionShape, withSums bool) {
 	enqueue(r, op.AttentionBackward{AttentionShape: in.shape, DQ: dq.t, DK: dk.t, DV: dv.t, DO: do.t, O: o.t,
 		LSE: lse.t, Q: in.q.t, K: in.k.t, V: in.v.t, QStride: in.QStride, KStride: in.KStride, DQStride: in.DQStride,
 		DKStride: in.DKStride, Delta: delta.t, Sums: sums})
+}
+
+// deltas returns Σ do·o for each head and query.
+func (in *attentionInput) deltas(o, do []float64) []float64 {
+	out := make([]float64, in.TQ*in.Heads)
+	for row := range in.TQ {
+		for h := range in.Heads {
+			at := (row*in.Heads + h) * in.Dim
+			for i := range in.Dim {
+				out[h*in.TQ+row] += o[at+i] * do[at+i]
+			}
+		}
+	}
+	return out
 }

@@ -32,6 +32,8 @@ var routerRules = []struct {
 	{"near", false, op.RouterRule{Near: 0.13, Scale: 1.5}},
 	{"near, gated", false, op.RouterRule{Near: 0.4, Shared: true, Gated: true}},
 	{"many groups", false, op.RouterRule{Groups: 32, OpenGroups: 9, GroupBest: 1}},
+	{"softmax, groups", false, op.RouterRule{Groups: 4, OpenGroups: 2, GroupBest: 2, Scale: 2.5}},
+	{"softmax, bias, groups", true, op.RouterRule{Groups: 4, OpenGroups: 2, GroupBest: 2, Shared: true}},
 }
 
 // routerForms calls f with every test case of the router and its name. A case is a combination of a

@@ -172,8 +172,8 @@ func closing(t Tester, d streamRig) {
 }
 
 // Peers tests copies between two devices that reach each other. Device a copies to b again and
-// again, in an order that events of both devices fix. Device alone must be out of a's reach. An
-// invalid copy between devices must make the stream fail.
+// again, and events of both devices order the copies. Device `alone` must be one that a cannot
+// reach. An invalid copy between devices must make the stream fail.
 func Peers(t Tester, a, b, alone device.Device) {
 	for range 2 { // a second call changes nothing
 		for _, pair := range [][2]device.Device{{a, b}, {b, a}} {

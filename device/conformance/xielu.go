@@ -33,9 +33,9 @@ func xieluInputs(r *rig, n int) *array {
 	return r.values("x", r.dt, v)
 }
 
-// xieluCases are the cases of XIELU. A result is a polynomial or an exponential (error 2e-7), times
-// a softplus, each with an error of a few roundings. For negative numbers the slope is a difference
-// of numbers near 1.
+// xieluCases are the cases of XIELU. Their bounds follow from the formula. A result is a polynomial
+// or an exponential (error 2e-7) times a softplus, and each has an error of a few roundings. The
+// slope at negative numbers subtracts numbers near 1, which magnifies their errors.
 func xieluCases(add func(string, func(*rig))) {
 	for _, sh := range xieluShapes {
 		for _, form := range []string{"plain", "in place"} {

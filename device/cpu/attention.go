@@ -14,15 +14,8 @@ func init() { op.Add(&table, attention) }
 // every query, the largest score and the sum of exponentials so far. Source: arXiv:2205.14135,
 // arXiv:2307.08691.
 func attention(s *stream, a *op.Attention) error {
-	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
 	if raceEnabled {
-		reads(a.CuQ, 1, 0, a.Seqs+1)
-		reads(a.CuK, 1, 0, a.Seqs+1)
-		reads(a.Q, a.TQ, a.QStride, wide)
-		reads(a.K, a.TK, a.KStride, narrow)
-		reads(a.V, a.TK, a.KStride, narrow)
-		writes(a.O, 1, 0, a.TQ*wide)
-		writes(a.LSE, 1, 0, a.Heads*a.TQ)
+		announceForward(a)
 	}
 	if err := s.jobs.list(&a.AttentionShape, queryBlock(a.Heads/a.KVHeads)); err != nil {
 		return err
@@ -34,6 +27,17 @@ func attention(s *stream, a *op.Attention) error {
 		s.scratch.put(sc)
 	})
 	return nil
+}
+
+func announceForward(a *op.Attention) {
+	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
+	reads(a.CuQ, 1, 0, a.Seqs+1)
+	reads(a.CuK, 1, 0, a.Seqs+1)
+	reads(a.Q, a.TQ, a.QStride, wide)
+	reads(a.K, a.TK, a.KStride, narrow)
+	reads(a.V, a.TK, a.KStride, narrow)
+	writes(a.O, 1, 0, a.TQ*wide)
+	writes(a.LSE, 1, 0, a.Heads*a.TQ)
 }
 
 // queryBlock returns the largest number of queries of one job (attnJob). group is the number of

@@ -173,7 +173,7 @@ func (b *backward) tile(g, from, to int) {
 }
 
 // strip computes the scores of queries from … to−1 and the gradients of these scores, and adds to the gradient of the
-// queries. The strip is part of a tile whose first query is tile. all is the range of keys that any query of the tile
+// queries. The strip is part of a tile whose first query is tile. `all` is the range of keys that any query of the tile
 // attends to.
 func (b *backward) strip(g, tile, from, to int, all span) {
 	h, rows, row := b.kv*b.group+g, to-from, from-tile

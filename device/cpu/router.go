@@ -44,7 +44,12 @@ func route(a *op.Router, sc *scratch, t int) []float32 {
 		}
 		ids, weights = ids[:a.K], weights[:a.K]
 	}
-	chooseOpen(ids, keys(a, sc, logits, p, sum), a.Rule)
+	by := keys(a, sc, logits, p, sum)
+	worth := by
+	if a.Rule.GroupBest > 1 && !a.Rule.Sigmoid && a.Bias.None() { // exp keeps the order of logits, but not of their sums
+		worth = p
+	}
+	chooseOpen(ids, by, worth, a.Rule)
 	all := sum
 	if a.Normalize {
 		all = least(a.Rule)
@@ -112,8 +117,8 @@ func sigmoid(x float32) float32 {
 func routedScale(r op.RouterRule) float32 { return cmp.Or(r.Scale, 1) }
 
 // least returns what is added to the sum of the chosen scores before scores are divided by it. For
-// sigmoids, which may all round to 0, it is 1e-20, as in Transformers. For a softmax it is 0,
-// because the largest exponential is always 1.
+// sigmoids, which may all round to 0, it is 1e-20, as in Transformers. For a softmax it is 0: the
+// largest exponential is 1, and the best group has at least half of it.
 func least(r op.RouterRule) float32 {
 	if r.Sigmoid {
 		return 1e-20
@@ -141,8 +146,8 @@ func keys(a *op.Router, sc *scratch, logits, p []float32, sum float32) []float32
 }
 
 // chooseOpen chooses like the function choose, but only among the experts of the open groups, the groups with the best
-// experts. If the rule has groups, it overwrites the keys.
-func chooseOpen(ids []int32, keys []float32, r op.RouterRule) {
+// experts. A group's rank is the sum of its best experts' values. If the rule has groups, chooseOpen overwrites the keys.
+func chooseOpen(ids []int32, keys, values []float32, r op.RouterRule) {
 	if r.Groups == 0 {
 		choose(ids, keys)
 		return
@@ -151,7 +156,7 @@ func chooseOpen(ids []int32, keys []float32, r op.RouterRule) {
 	var groups [op.MaxGroups]int32
 	size, open := len(keys)/r.Groups, groups[:r.OpenGroups]
 	for g := range r.Groups {
-		worth[g] = largest(keys[g*size:(g+1)*size], r.GroupBest)
+		worth[g] = largest(keys[g*size:(g+1)*size], values[g*size:(g+1)*size], r.GroupBest)
 	}
 	choose(open, worth[:r.Groups])
 	slices.Sort(open) // ascending, so that equal keys choose the lower expert
@@ -164,15 +169,15 @@ func chooseOpen(ids []int32, keys []float32, r op.RouterRule) {
 	}
 }
 
-// largest returns the sum of the n largest keys, by which groups of experts are ranked; n is 1 or
-// 2.
-func largest(keys []float32, n int) float32 {
+// largest returns the sum of the values at the n largest keys, by which groups of experts are
+// ranked; n is 1 or 2.
+func largest(keys, values []float32, n int) float32 {
 	var at [2]int32
 	choose(at[:n], keys)
 	if n == 1 {
-		return keys[at[0]]
+		return values[at[0]]
 	}
-	return keys[at[0]] + keys[at[1]]
+	return values[at[0]] + values[at[1]]
 }
 
 // choose fills ids with the indices of the largest keys, the largest first. Among equal keys the lower index comes
@@ -243,8 +248,8 @@ func routeBack(a *op.RouterBackward, sc *scratch, aux []float32, t int) {
 	}
 }
 
-// nearBack writes the gradient of a token's logits to out, for weights that near has computed. p holds the exponentials
-// of the logits, sum their sum, and dw the gradients of the chosen experts' weights. out may be logits.
+// nearBack writes the gradient of a token's logits to `out`, which may be logits itself. Function near has computed the
+// weights. p holds the exponentials of the logits, sum their sum, and dw the gradients of the chosen experts' weights.
 func nearBack(a *op.RouterBackward, sc *scratch, out, logits, p []float32, sum float32, aux []float32, ids []int32, dw []float32) {
 	grad, by := sc.f32(1, a.E), sc.f32(2, a.E)
 	vec.Scale(p, p, 1/sum)

@@ -57,7 +57,7 @@ func (c *taps) sequence(t int) (first, end int) {
 }
 
 // row returns the input row that tap j of token t multiplies. It returns nil for a row of zeros, before the sequence.
-// first is the sequence's first token.
+// `first` is the sequence's first token.
 func (c *taps) row(sc *scratch, t, first, j int) []float32 {
 	switch from := t - c.count + 1 + j; {
 	case from >= first:
@@ -79,7 +79,7 @@ func (c *taps) input(sc *scratch, x act, at int) []float32 {
 	return y
 }
 
-// sum returns the result of the convolution for token t, before SiLU or the gate is applied. first is the first token
+// sum returns the result of the convolution for token t, before SiLU or the gate is applied. `first` is the first token
 // of the sequence.
 func (c *taps) sum(sc *scratch, t, first int) []float32 {
 	sum, term := sc.f32(convSum, c.channels), sc.f32(convTerm, c.channels)

@@ -21,7 +21,7 @@ type Store interface {
 	// Load returns the stored choices for a platform, by Algorithm.Shape. If Load skipped a stored
 	// choice, note says why.
 	Load(p Platform) (kept map[string][8]uint64, note string)
-	// Keep stores that products of this shape use the algorithm with these words.
+	// Keep stores the algorithm for products of this shape. words are cuBLASLt's 64 bytes that describe the algorithm.
 	Keep(p Platform, shape string, words [8]uint64) error
 }
 

@@ -388,7 +388,7 @@ func (d *dev) CuBLASLt() int { return d.blas.platform.CuBLASLt }
 // pinHelp is advice for memory that cannot be pinned.
 const pinHelp = "a higher limit of locked memory helps (ulimit -l, or --ulimit memlock=-1 of a container)"
 
-// refuse adds a note that the system did not pin host memory because of err. what says how much
+// refuse adds a note that the system did not pin host memory because of err. `what` says how much
 // memory that is. Each kind of reason is noted once.
 func (d *dev) refuse(what string, err error) {
 	about, help := "pinning", pinHelp

@@ -12,6 +12,9 @@ import (
 // TestSSD: all conformance cases of SSD, the state space scan of Mamba-2, pass forward and
 // backward. A short test runs one case in three.
 func TestSSD(t *testing.T) {
+	if testkit.Race {
+		t.Skip("computes for minutes; TestOps runs the other operations on the same goroutines")
+	}
 	some := conformance.OneIn(testkit.Every(t, 3))
 	d, _ := newDevice(t, emu.Options{Mode: emu.Lazy, Threads: 1}, Options{})
 	conformance.SomeOperations(t, d, func(name string) bool {

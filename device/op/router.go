@@ -14,7 +14,8 @@ type RouterRule struct {
 	Sigmoid bool // an expert's score is the sigmoid of its logit; otherwise the softmax over all E logits
 
 	// Groups divides the experts, in their order, into groups of equal size. A token chooses its experts from the
-	// OpenGroups best groups only. A group's rank is the sum of its GroupBest (1 or 2) largest keys. 0: no groups.
+	// OpenGroups best groups only. A group's rank is its largest key (GroupBest 1), or the sum of its two largest
+	// (GroupBest 2); for a softmax without Bias, the sum of the two experts' scores. 0: no groups.
 	Groups, OpenGroups, GroupBest int
 
 	// Near > 0 weights each chosen expert by a softmax over the chosen expert and the experts near it. Experts chosen

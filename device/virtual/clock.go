@@ -1,7 +1,6 @@
 package virtual
 
 import (
-	"container/heap"
 	"math"
 	"slices"
 	"time"
@@ -60,9 +59,15 @@ func (w Work) Then(next Work) Work {
 		return Work{}
 	}
 	out := Work{Seconds: total, Device: w.Device, Peer: w.Peer}
+	mean := func(a, b float64) float64 {
+		if a == b && (a == 0 || a == 1) {
+			return a // what the division would give
+		}
+		return (a*w.Seconds + b*next.Seconds) / total
+	}
 	for r := range out.Share {
-		out.Share[r] = (w.Share[r]*w.Seconds + next.Share[r]*next.Seconds) / total
-		out.PeerShare[r] = (w.PeerShare[r]*w.Seconds + next.PeerShare[r]*next.Seconds) / total
+		out.Share[r] = mean(w.Share[r], next.Share[r])
+		out.PeerShare[r] = mean(w.PeerShare[r], next.PeerShare[r])
 	}
 	return out
 }
@@ -75,8 +80,10 @@ type Clock struct {
 	timers timers
 	count  int // timers set so far
 	active []*running
-	stale  bool // speeds must be recomputed
+	free   []*running // complete works, for reuse
+	stale  bool       // speeds must be recomputed
 	used   Use
+	sums   [2][]Use // memory of share
 
 	// Devices is the number of devices; 0: one. Use then counts a resource that every device has as
 	// the mean over the devices.
@@ -106,6 +113,7 @@ type running struct {
 	left  float64 // seconds at full speed
 	speed float64 // at most 1
 	done  func()
+	start func() // begins the work
 }
 
 // need is the share of one resource that a work uses at full speed. owner says whose resource it is: the number of the
@@ -115,23 +123,21 @@ type need struct {
 	share           float64
 }
 
-// needs lists the resources that w uses, and how much of each. A resource of a switch is that of the device's switch.
-func (c *Clock) needs(w *Work) (out []need) {
-	add := func(shares *[NumResources]float64, device int) {
-		for r, s := range shares {
-			owner := 0
-			if Resource(r).perDevice() {
-				owner = device
-			} else if Resource(r).perSwitch() {
-				owner = device / max(1, c.PerSwitch)
-			}
-			if s > 0 {
-				out = append(out, need{r, owner, s})
-			}
+// needs appends to out the resources of which a work uses these shares, on the given device. A resource of a switch is
+// the one of the device's switch.
+func (c *Clock) needs(out []need, shares *[NumResources]float64, device int) []need {
+	for r, s := range shares {
+		if s <= 0 {
+			continue
 		}
+		owner := 0
+		if Resource(r).perDevice() {
+			owner = device
+		} else if Resource(r).perSwitch() {
+			owner = device / max(1, c.PerSwitch)
+		}
+		out = append(out, need{r, owner, s})
 	}
-	add(&w.Share, w.Device)
-	add(&w.PeerShare, w.Peer)
 	return out
 }
 
@@ -165,7 +171,7 @@ func (c *Clock) Time() float64 { return c.now }
 // At arranges that f is called at a time in seconds, on the scale of Time.
 func (c *Clock) At(seconds float64, f func()) {
 	c.count++
-	heap.Push(&c.timers, timer{at: seconds, order: c.count, f: f})
+	c.timers.push(timer{at: seconds, order: c.count, f: f})
 }
 
 // Spend says that the current function takes seconds of its own, for example for a call into a driver. Work that the
@@ -178,21 +184,36 @@ func (c *Clock) After(seconds float64, f func()) { c.At(c.now+c.spent+seconds, f
 // Start begins the work w now, and calls done when w is complete. Other works that run at the same time may slow it
 // down.
 func (c *Clock) Start(w Work, done func()) {
-	begin := func() {
-		c.active = append(c.active, &running{needs: c.needs(&w), left: w.Seconds, done: done})
-		c.stale = true
-	}
-	switch {
-	case w.Seconds <= 0:
+	if w.Seconds <= 0 {
 		c.After(0, done)
-	case c.spent > 0:
-		c.After(0, begin)
-	default:
-		begin()
+		return
 	}
+	r := c.record()
+	r.left, r.done = w.Seconds, done
+	r.needs = c.needs(c.needs(r.needs[:0], &w.Share, w.Device), &w.PeerShare, w.Peer)
+	if c.spent > 0 {
+		c.After(0, r.start)
+		return
+	}
+	r.start()
 }
 
-// Run advances the clock from one end of a work or timer to the next, until the function until
+// record returns the record of a new work. It reuses the record of a complete work if there is one.
+func (c *Clock) record() *running {
+	if last := len(c.free) - 1; last >= 0 {
+		r := c.free[last]
+		c.free = c.free[:last]
+		return r
+	}
+	r := &running{}
+	r.start = func() {
+		c.active = append(c.active, r)
+		c.stale = true
+	}
+	return r
+}
+
+// Run advances the clock from one end of a work or timer to the next, until the function `until`
 // returns true. It returns false if nothing is left to wait for before that.
 func (c *Clock) Run(until func() bool) bool {
 	for !until() {
@@ -217,7 +238,7 @@ func (c *Clock) next() bool {
 		}
 	}
 	if len(c.timers) > 0 && c.timers[0].at <= at {
-		t := heap.Pop(&c.timers).(timer)
+		t := c.timers.pop()
 		c.advance(t.at)
 		c.call(t.f)
 		return true
@@ -227,6 +248,7 @@ func (c *Clock) next() bool {
 	}
 	c.advance(at)
 	done := c.active[first].done
+	c.free = append(c.free, c.active[first])
 	c.active = append(c.active[:first], c.active[first+1:]...)
 	c.stale = true
 	c.call(done)
@@ -256,7 +278,11 @@ func (c *Clock) share() {
 	for _, w := range c.active {
 		w.speed = -1 // not set yet
 	}
-	used, need := make([]Use, max(1, c.Devices)), make([]Use, max(1, c.Devices))
+	if c.sums[0] == nil {
+		c.sums = [2][]Use{make([]Use, max(1, c.Devices)), make([]Use, max(1, c.Devices))}
+	}
+	used, need := c.sums[0], c.sums[1]
+	clear(used)
 	speed := 0.0
 	for left := len(c.active); left > 0; {
 		// need becomes how much of each resource all works without a speed use together. From it
@@ -298,18 +324,37 @@ func (w *running) uses(resource, owner int) bool {
 	return slices.ContainsFunc(w.needs, func(n need) bool { return n.resource == resource && n.owner == owner })
 }
 
-// timers is a heap by time. Timers of equal time keep the order in which they were set.
+// timers is a heap by time. Timers of equal time keep the order in which they were set. It is written out, because
+// container/heap allocates for each timer.
 type timers []timer
 
-func (t timers) Len() int { return len(t) }
-func (t timers) Less(i, j int) bool {
+func (t timers) less(i, j int) bool {
 	return t[i].at < t[j].at || t[i].at == t[j].at && t[i].order < t[j].order
 }
-func (t timers) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
-func (t *timers) Push(x any)   { *t = append(*t, x.(timer)) }
-func (t *timers) Pop() any {
-	last := len(*t) - 1
-	x := (*t)[last]
-	*t = (*t)[:last]
-	return x
+
+func (t *timers) push(x timer) {
+	*t = append(*t, x)
+	h := *t
+	for i := len(h) - 1; i > 0 && h.less(i, (i-1)/2); i = (i - 1) / 2 {
+		h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
+	}
+}
+
+func (t *timers) pop() timer {
+	h, last := *t, len(*t)-1
+	x := h[0]
+	h[0], h[last] = h[last], timer{}
+	h = h[:last]
+	*t = h
+	for i := 0; ; {
+		child := 2*i + 1
+		if child+1 < last && h.less(child+1, child) {
+			child++
+		}
+		if child >= last || !h.less(child, i) {
+			return x
+		}
+		h[i], h[child] = h[child], h[i]
+		i = child
+	}
 }

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"mt/base/accounts"
@@ -23,6 +24,8 @@ type Device struct {
 	// up and down are the copy engines, one for each direction; nil: host cores copy, as on the CPU
 	// device.
 	up, down *engine
+	free     []*mark // for reuse
+	tapes    map[any]*tape
 }
 
 // New returns the device with number index of machine m, which must have passed Check. With unified
@@ -89,16 +92,46 @@ func (d *Device) Reach(to device.Device) (bool, error) {
 }
 
 // NewEvent implements device.Device.
-func (d *Device) NewEvent() (device.Event, error) { return &event{last: &mark{done: true}}, nil }
+func (d *Device) NewEvent() (device.Event, error) {
+	return &event{last: &mark{done: true, users: 1}}, nil
+}
 
 // NewStream implements device.Device.
 func (d *Device) NewStream(string) (device.Stream, error) {
-	return &stream{d: d}, nil
+	return newStream(d), nil
 }
 
 // Do implements device.Device.
 func (d *Device) Do(s device.Stream, o device.Op) {
 	s.(*stream).work(d.work(d.costs.Op(o)), true)
+}
+
+// Repeat enqueues on s what f enqueues. If an earlier call had the same key, it enqueues that call's
+// operations again, without a call of f. So calls with equal keys must enqueue operations of equal
+// costs.
+func (d *Device) Repeat(s device.Stream, key any, f func()) {
+	to := s.(*stream)
+	if t := d.tapes[key]; t != nil && !t.other {
+		for _, w := range t.works {
+			to.work(w, true)
+		}
+		return
+	}
+	t := &tape{}
+	to.tape = t
+	f()
+	to.tape = nil
+	if d.tapes == nil {
+		d.tapes = map[any]*tape{}
+	}
+	d.tapes[key] = t
+}
+
+// tape has the operations that a call of Repeat enqueued. other: it also enqueued something else, so
+// that it cannot be repeated.
+type tape struct {
+	works []Work
+	other bool
 }
 
 // inHost reports whether the device's memory is host memory.
@@ -129,21 +162,21 @@ func (d *Device) work(c rates.Cost) Work {
 // become ready for their copies.
 type engine struct {
 	busy    bool
-	waiting []func()
+	waiting []*stream
 }
 
-// start calls begin when the engine is free for the copy: now, or after the earlier copies.
-// Function begin starts the copy, and the stream calls end when the copy is complete. With a nil
-// engine begin is called at once, so copies run concurrently.
-func (e *engine) start(begin func()) {
+// start lets stream s begin its copy when the engine is free: now, or after the earlier copies. The
+// stream calls end when the copy is complete. With a nil engine the copy begins at once, so copies
+// run concurrently.
+func (e *engine) start(s *stream) {
 	if e != nil && e.busy {
-		e.waiting = append(e.waiting, begin)
+		e.waiting = append(e.waiting, s)
 		return
 	}
 	if e != nil {
 		e.busy = true
 	}
-	begin()
+	s.begin()
 }
 
 // end is called when a copy is complete. It starts the next waiting copy.
@@ -152,9 +185,9 @@ func (e *engine) end() {
 		return
 	}
 	if e.busy = len(e.waiting) > 0; e.busy {
-		begin := e.waiting[0]
-		e.waiting = e.waiting[1:]
-		begin()
+		next := e.waiting[0]
+		e.waiting = slices.Delete(e.waiting, 0, 1)
+		next.begin()
 	}
 }
 
@@ -170,6 +203,29 @@ type mark struct {
 	done    bool
 	at      time.Duration
 	waiting []*stream
+	users   int // the event, and items on streams
+}
+
+// newMark returns a mark for an event and the item that records it.
+func (d *Device) newMark() *mark {
+	last := len(d.free) - 1
+	if last < 0 {
+		return &mark{users: 2}
+	}
+	m := d.free[last]
+	d.free = d.free[:last]
+	*m = mark{users: 2, waiting: m.waiting}
+	return m
+}
+
+// unref says that an event or an item no longer uses m, which may be nil. A mark without users is reused.
+func (d *Device) unref(m *mark) {
+	if m == nil {
+		return
+	}
+	if m.users--; m.users == 0 {
+		d.free = append(d.free, m)
+	}
 }
 
 // Elapsed implements device.Event.

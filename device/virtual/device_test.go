@@ -409,3 +409,28 @@ func TestEnqueueApart(t *testing.T) {
 	})
 	r.rest()
 }
+
+// TestRepeat: a call with a known key enqueues the operations of the first call, and its function is not called. If
+// the first call enqueued something else than operations, the function is called again.
+func TestRepeat(t *testing.T) {
+	for _, other := range []bool{false, true} {
+		r := newRig(t, machine())
+		s, e, calls := r.stream("compute"), r.event(), 0
+		launch := func() {
+			calls++
+			s.Zero(r.mem) // 1 ms
+			s.CopyD2D(r.mem.Slice(0, 5e5), r.mem.Slice(5e5, 5e5))
+			if other {
+				s.Record(e)
+			}
+		}
+		for range 3 {
+			r.dev.Repeat(s, "key", launch)
+		}
+		s.Notify(r.at("three launches", 6e-3))
+		r.rest()
+		if want := map[bool]int{false: 1, true: 3}[other]; calls != want {
+			t.Errorf("other %t: %d calls, want %d", other, calls, want)
+		}
+	}
+}

@@ -7,11 +7,23 @@ import (
 // stream implements device.Stream. It holds the enqueued items and starts each when the previous
 // one is complete.
 type stream struct {
-	d     *Device
-	items []item
-	busy  bool    // a work runs, or the first item waits for its time
-	ended float64 // end of the last operation, in the clock's seconds
-	slow  float64 // seconds that operations have yet to lose because the stream was idle
+	d      *Device
+	items  []*item // from first on
+	first  int     // index of the first item that is not complete
+	free   []*item // complete items, for reuse
+	busy   bool    // a work runs, or the first item waits for its time
+	ended  float64 // end of the last operation, in the clock's seconds
+	slow   float64 // seconds that operations have yet to lose because the stream was idle
+	resume func()  // calls resumed
+	done   func()  // calls completed
+	tape   *tape   // what is enqueued goes there too; nil: nowhere
+}
+
+// newStream returns an empty stream of d.
+func newStream(d *Device) *stream {
+	s := &stream{d: d}
+	s.resume, s.done = s.resumed, s.completed
+	return s
 }
 
 // item is one enqueued command: a work, a wait, a record or a notification.
@@ -24,30 +36,78 @@ type item struct {
 	wait   *mark
 	record *mark
 	notify func(error)
+	notice func() // calls notify, and then frees the item
+}
+
+// newItem returns an empty item, which the caller fills and enqueues with put.
+func (s *stream) newItem() *item {
+	if last := len(s.free) - 1; last >= 0 {
+		x := s.free[last]
+		s.free = s.free[:last]
+		*x = item{notice: x.notice}
+		return x
+	}
+	x := &item{}
+	x.notice = func() {
+		f := x.notify
+		s.free = append(s.free, x)
+		f(nil)
+	}
+	return x
 }
 
 // put enqueues x. The call itself takes the host some time, which passes on the clock.
-func (s *stream) put(x item) {
+func (s *stream) put(x *item) {
 	s.d.clock.Spend(s.d.enqueue)
 	x.after = s.d.clock.Now().Seconds()
+	if s.first > len(s.items)/2 {
+		n := copy(s.items, s.items[s.first:])
+		clear(s.items[n:])
+		s.items, s.first = s.items[:n], 0
+	}
 	s.items = append(s.items, x)
 	s.advance()
+}
+
+// drop removes the first item, which is complete. A notification is freed when it is given.
+func (s *stream) drop() {
+	x := s.items[s.first]
+	s.first++
+	if x.notify != nil {
+		return
+	}
+	s.d.unref(x.wait)
+	s.d.unref(x.record)
+	s.free = append(s.free, x)
+}
+
+// open returns the last enqueued item, if it has not begun; else nil.
+func (s *stream) open() *item {
+	if n := len(s.items) - s.first; n > 1 || n == 1 && !s.busy {
+		return s.items[len(s.items)-1]
+	}
+	return nil
 }
 
 // work enqueues w; op says that it is an operation, not a copy. If the last enqueued item is a work
 // of the same kind that has not begun, both become one work. So launches of many operations cause
 // few events, and the simulation is fast.
 func (s *stream) work(w Work, op bool) {
+	if t := s.tape; t != nil {
+		t.works, t.other = append(t.works, w), t.other || !op
+	}
 	w.Device = s.d.index
 	if w.PeerShare == [NumResources]float64{} {
 		w.Peer = w.Device
 	}
-	if n := len(s.items); n > 0 && s.items[n-1].work.Seconds > 0 && s.items[n-1].work.Peer == w.Peer && s.items[n-1].op == op && s.items[n-1].engine == nil && (n > 1 || !s.busy) {
+	if x := s.open(); x != nil && x.work.Seconds > 0 && x.work.Peer == w.Peer && x.op == op && x.engine == nil {
 		s.d.clock.Spend(s.d.enqueue)
-		s.items[n-1].work = s.items[n-1].work.Then(w)
+		x.work = x.work.Then(w)
 		return
 	}
-	s.put(item{work: w, op: op})
+	x := s.newItem()
+	x.work, x.op = w, op
+	s.put(x)
 }
 
 // joined limits how many bytes of consecutive copies are simulated as one copy. Activations are copied in pieces of
@@ -61,20 +121,25 @@ func (s *stream) copy(w Work, e *engine, bytes int64) {
 		s.work(w, false)
 		return
 	}
+	if s.tape != nil {
+		s.tape.other = true
+	}
 	w.Device, w.Peer = s.d.index, s.d.index
-	if n := len(s.items); n > 0 && (n > 1 || !s.busy) && s.items[n-1].engine == e && s.items[n-1].bytes+bytes <= joined {
+	if x := s.open(); x != nil && x.engine == e && x.bytes+bytes <= joined {
 		s.d.clock.Spend(s.d.enqueue)
-		s.items[n-1].work = s.items[n-1].work.Then(w)
-		s.items[n-1].bytes += bytes
+		x.work = x.work.Then(w)
+		x.bytes += bytes
 		return
 	}
-	s.put(item{work: w, engine: e, bytes: bytes})
+	x := s.newItem()
+	x.work, x.engine, x.bytes = w, e, bytes
+	s.put(x)
 }
 
 // advance starts the enqueued items in order, until one takes time or must wait.
 func (s *stream) advance() {
-	for !s.busy && len(s.items) > 0 {
-		x := s.items[0]
+	for !s.busy && s.first < len(s.items) {
+		x := s.items[s.first]
 		if late := x.after - s.d.clock.Time(); late > 1e-9 {
 			s.busy = true
 			s.d.clock.At(x.after, s.resume)
@@ -90,27 +155,25 @@ func (s *stream) advance() {
 		case x.record != nil:
 			s.reach(x.record)
 		case x.notify != nil:
-			s.d.clock.After(0, func() { x.notify(nil) })
+			s.d.clock.After(0, x.notice)
 		default:
 			s.busy = true
 			if x.op {
 				x.work = s.restarted(x.work)
 			}
-			x.engine.start(func() {
-				s.d.clock.Start(x.work, func() {
-					x.engine.end()
-					s.completed(x.op)
-				})
-			})
+			x.engine.start(s)
 			return
 		}
-		s.items = s.items[1:]
+		s.drop()
 	}
 }
 
-// resume is called when the stream need no longer wait, for a time or for a mark. It continues with
+// begin starts the work of the first item.
+func (s *stream) begin() { s.d.clock.Start(s.items[s.first].work, s.done) }
+
+// resumed is called when the stream need no longer wait, for a time or for a mark. It continues with
 // the first item.
-func (s *stream) resume() {
+func (s *stream) resumed() {
 	s.busy = false
 	s.advance()
 }
@@ -136,14 +199,16 @@ func (s *stream) restarted(w Work) Work {
 	return w
 }
 
-// completed is called when the work of the first item is complete; op says that it was an operation. The stream
-// continues with the next item.
-func (s *stream) completed(op bool) {
-	if op {
+// completed is called when the work of the first item is complete. The stream continues with the
+// next item.
+func (s *stream) completed() {
+	x := s.items[s.first]
+	x.engine.end()
+	if x.op {
 		s.ended = s.d.clock.Time()
 	}
-	s.items = s.items[1:]
-	s.resume()
+	s.drop()
+	s.resumed()
 }
 
 // reach is called when the stream reaches m, a recording of an event. It completes m and resumes
@@ -153,7 +218,7 @@ func (s *stream) reach(m *mark) {
 	for _, w := range m.waiting {
 		s.d.clock.After(0, w.resume)
 	}
-	m.waiting = nil
+	m.waiting = m.waiting[:0]
 }
 
 // CopyH2D implements device.Stream.
@@ -231,16 +296,36 @@ func (s *stream) Zero(dst device.Mem) { s.work(s.d.work(s.d.costs.Moved("Zero", 
 
 // Record implements device.Stream.
 func (s *stream) Record(e device.Event) {
-	m := &mark{}
-	e.(*event).last = m
-	s.put(item{record: m})
+	if s.tape != nil {
+		s.tape.other = true
+	}
+	x, to := s.newItem(), e.(*event)
+	s.d.unref(to.last)
+	x.record = s.d.newMark()
+	to.last = x.record
+	s.put(x)
 }
 
 // Wait implements device.Stream.
-func (s *stream) Wait(e device.Event) { s.put(item{wait: e.(*event).last}) }
+func (s *stream) Wait(e device.Event) {
+	if s.tape != nil {
+		s.tape.other = true
+	}
+	x := s.newItem()
+	x.wait = e.(*event).last
+	x.wait.users++
+	s.put(x)
+}
 
 // Notify implements device.Stream.
-func (s *stream) Notify(f func(error)) { s.put(item{notify: f}) }
+func (s *stream) Notify(f func(error)) {
+	if s.tape != nil {
+		s.tape.other = true
+	}
+	x := s.newItem()
+	x.notify = f
+	s.put(x)
+}
 
 // Sync implements device.Stream. Nobody can wait on this clock; streams are idle when a run's end calls Sync.
 func (s *stream) Sync() error { return nil }

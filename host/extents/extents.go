@@ -256,7 +256,7 @@ func (e *Files) fits(i int, mem []byte) {
 	}
 }
 
-// chunks calls do, on the worker goroutines, for each chunk in the range [from, from+len(mem)) of
+// chunks calls `do`, on the worker goroutines, for each chunk in the range [from, from+len(mem)) of
 // extent i. do gets the chunk's place c, and the part b of mem for the chunk. If several calls
 // fail, chunks returns the error of the first chunk in order.
 func (e *Files) chunks(i int, from int64, mem []byte, do func(w *worker, c *place, b []byte) error) error {

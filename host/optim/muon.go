@@ -127,7 +127,7 @@ func (m Muon) MatricesAt(r Rate) *MatrixUpdate {
 }
 
 // Prepare updates the momentum of elements [at, at+n) of matrix x by their gradient g. It writes the matrix to
-// orthogonalize to the argument to. If the momentum is stored in codes, at and n must be multiples of the block size.
+// orthogonalize to the argument `to`. If the momentum is stored in codes, at and n must be multiples of the block size.
 func (u *MatrixUpdate) Prepare(x Matrix, at, n int64, w Weight, planes []State, g, to Grad) {
 	g.Check("prepare a matrix", n)
 	to.Check("prepare a matrix", n)

@@ -114,8 +114,11 @@ func (p *Placed) ShareBytes(l model.Layout, s Share) int64 {
 // after returns the index of the plane's first value for element e or a later one. e counts over all tensors of the
 // layer one after the other. It must be the start of a unit or the end of the layer.
 func (p *Placed) after(l model.Layout, e int64) int64 {
-	if e == 0 {
+	switch e {
+	case 0:
 		return 0
+	case l.Elems:
+		return p.Values
 	}
 	for t, tl := range l.Tensors {
 		if tl.Ref || tl.Frozen || e >= tl.Elem+tl.Elems() {

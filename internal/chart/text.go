@@ -80,7 +80,7 @@ func WriteBars(w io.Writer, bars []Bar) error {
 	return nil
 }
 
-// oneBar draws the bar for the count n in steps of an eighth of a character. most is the largest count, whose bar has
+// oneBar draws the bar for the count n in steps of an eighth of a character. `most` is the largest count, whose bar has
 // barWidth characters.
 func oneBar(n, most int64) string {
 	if n <= 0 {

@@ -19,10 +19,10 @@ import (
 	"mt/plan/rates"
 )
 
-// This file corrects rates with a short training run. An operation that is timed alone and repeatedly finds its
-// operands in the caches and has the machine to itself. In a run neither is true. Therefore a small model is trained
-// with every operation timed, and the same run is predicted. The rate of each kind of operation is divided by the ratio
-// measured time / predicted time.
+// This file corrects rates with a short training run. When an operation is timed alone, many times in a row, its
+// operands are in the caches and it has the machine to itself. In a run neither is true. Therefore a small model is
+// trained with every operation timed, and the same run is predicted. The rate of each kind of operation is divided by
+// the ratio measured time / predicted time.
 
 // trained is the shape of the training run that corrects rates. Its matrix products have shapes that no other part of
 // the calibration measures.

@@ -80,7 +80,7 @@ func SuperviseSelfTest(ctx context.Context, o SelfTestOptions, p Processes) (*Se
 	return s.r, nil
 }
 
-// child starts one child process, which runs the units with number from and above, and takes its messages until the
+// child starts one child process, which runs the units with number `from` and above, and takes its messages until the
 // child or the test ends. It returns the number of the next unit to run. An error ends the test.
 func (s *supervisor) child(ctx context.Context, from int) (next int, err error) {
 	c := &child{cmd: s.p.Command(s.r.Kind, from), at: from, messages: make(chan message), ended: make(chan struct{}), stderr: s.p.Stderr}
@@ -189,9 +189,9 @@ func (s *supervisor) count(c *child, p *products) {
 	c.counted = p
 }
 
-// lost records that the child was lost during its unit: how is faulted, hung or died, and why is the text. It returns
-// the number of the next unit. If the child could not even open the device, lost returns an error, which ends the
-// test.
+// lost records that the child was lost during its unit: `how` is "faulted", "hung" or "died", and `why` is the error
+// for the report. It returns the number of the next unit. If the child could not even open the device, lost returns an
+// error, which ends the test.
 func (s *supervisor) lost(c *child, how, why string) (next int, err error) {
 	s.r.lose(how, why)
 	l := s.r.Losses[len(s.r.Losses)-1]
@@ -349,7 +349,7 @@ type message struct {
 	Error string `json:"error,omitempty"`
 }
 
-// ServeSelfTest is the child's side of SuperviseSelfTest. It opens the devices, runs the units with number from and
+// ServeSelfTest is the child's side of SuperviseSelfTest. It opens the devices, runs the units with number `from` and
 // above, and writes messages to w, one before each case. After a loss it returns without closing the device, which
 // might hang. The error is a write error.
 func ServeSelfTest(ctx context.Context, w io.Writer, from int, open func() (SelfTestOptions, func() error, error)) error {

@@ -99,7 +99,7 @@ func (r *SelfTestReport) copies(dev device.Device) error {
 	return nil
 }
 
-// copiesOf measures and reports copies of one size in bytes. up is the already measured time of copies to the device.
+// copiesOf measures and reports copies of one size in bytes. `up` is the already measured time of copies to the device.
 func (r *SelfTestReport) copiesOf(m *measure.Meter, size int, up measure.Seconds) error {
 	bytes, mib := int64(size), size>>20
 	starts := func(what string) { r.starts(fmt.Sprintf("copies of %d MiB, %s", mib, what)) }

@@ -92,7 +92,8 @@ func (r *SelfTestReport) starts(what string) {
 	}
 }
 
-// lose records that the running case lost its process. how is faulted, hung or died, and why is the text.
+// lose records that the running case lost its process. `how` is "faulted", "hung" or "died", and
+// `why` is the error for the report.
 func (r *SelfTestReport) lose(how, why string) {
 	if r.OK = false; r.Lost == "" {
 		r.Lost = r.Running

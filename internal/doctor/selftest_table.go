@@ -111,7 +111,7 @@ func ran(got map[string]*opCheck, name string) bool {
 }
 
 // operations runs the cases of the operation table that want selects, on dev and on the CPU device. The report shows
-// the CPU's error beside dev's, as the usual size of errors. of names the kernels; it is appended to the names of the
+// the CPU's error beside dev's, as the usual size of errors. `of` names the kernels; it is appended to the names of the
 // checks.
 func (r *SelfTestReport) operations(dev, cpu device.Device, want func(name string) bool, of string) {
 	got, lost, why := table(dev, want, func(name string) { r.starts(name + of) })
@@ -169,7 +169,7 @@ func (r *SelfTestReport) repeat(ctx context.Context, o *SelfTestOptions) (err er
 }
 
 // bits returns a hash of the outputs of each selected case, by the case's name. It ignores wrong outputs, which an
-// earlier part of the test has reported. It returns an error for a case that leaves the device unusable. when says in
+// earlier part of the test has reported. It returns an error for a case that leaves the device unusable. `when` says in
 // the report which repetition this is.
 func (r *SelfTestReport) bits(o *SelfTestOptions, when string) (map[string]uint64, error) {
 	var lost error

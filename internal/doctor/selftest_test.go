@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +52,7 @@ func TestOperations(t *testing.T) {
 				t.Errorf("%s: ok %t, want %t: %v", check.Name, check.OK, want, check.Errors)
 			}
 		}
-		if r.OK != c.ok || len(r.Checks) != 2*len(conformance.OperationNames()) {
+		if r.OK != c.ok || len(r.Checks) != 2*len(conformance.OperationNames("cpu")) {
 			t.Errorf("ok %t after %d checks, want %t", r.OK, len(r.Checks), c.ok)
 		}
 	}
@@ -243,7 +244,9 @@ func TestSelfTest(t *testing.T) {
 	if testkit.Race {
 		t.Skip("computes for many seconds; its parts have tests of their own")
 	}
-	testkit.LongOnly(t)
+	if os.Getenv(testkit.LongVariable) != testkit.Everything {
+		t.Skip("long: MT_LONG=all runs it; cmd/mt runs some parts of it, and each part has tests of its own")
+	}
 	dev := newCPU(t, cpu.Options{Threads: 2})
 	var heard []string
 	r := testkit.Must(SelfTest(t.Context(), SelfTestOptions{Device: dev, CPU: dev, Train: TrainSteps(t.Context()), Progress: func(what string) { heard = append(heard, what) }}))(t)

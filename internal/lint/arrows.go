@@ -182,7 +182,7 @@ func (r *Rules) fence(path string) string {
 	return longest(path, names)
 }
 
-// reaches reports whether a chain of Arrows leads from the name from to the name to. Every name
+// reaches reports whether a chain of Arrows leads from the name `from` to the name `to`. Every name
 // reaches itself and Helpers. seen holds the names that were already visited.
 func (r *Rules) reaches(from, to string, seen map[string]bool) bool {
 	if from == to || to == r.Helpers {

@@ -120,7 +120,7 @@ func (p *Prose) addText(place, text string) {
 }
 
 // Check compares the shares of hard sentences with limits. It returns one sentence for each share above its limit.
-// what names the counted text in it.
+// `what` names the counted text in it.
 func (p *Prose) Check(what string, limits ProseLimits) (found []string) {
 	for _, k := range []struct {
 		name  string

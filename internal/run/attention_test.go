@@ -165,7 +165,7 @@ func TestAttentionWords(t *testing.T) {
 	} {
 		s := newWideScene(t, c.extra)
 		var out strings.Builder
-		testkit.NoError(t, predict.Plan(s.config(t), settings.Options{Stdout: &out, Stderr: &out, Hooks: settings.Hooks{Symbols: emulate(t, c.gpu)}}))
+		testkit.NoError(t, predict.Plan(t.Context(), s.config(t), settings.Options{Stdout: &out, Stderr: &out, Hooks: settings.Hooks{Symbols: emulate(t, c.gpu)}}))
 		if !strings.Contains(out.String(), c.want) {
 			t.Errorf("%q on %+v: want %q in\n%s", c.extra, c.gpu, c.want, out.String())
 		}

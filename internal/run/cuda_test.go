@@ -23,9 +23,11 @@ import (
 	"mt/internal/testkit"
 )
 
-// emulate starts an emulated GPU for one test. Wrong calls of the run, or memory that is not freed, fail the test.
+// emulate starts an emulated GPU for one test. Wrong calls of the run, or memory that is not freed, fail the test. Under
+// the race detector, which makes the emulator ten times slower, one test in four goes on.
 func emulate(t *testing.T, o emu.Options) *emu.Driver {
 	t.Helper()
+	testkit.DrawnInRace(t, 4)
 	drv := emu.New(o)
 	testkit.Close(t, drv)
 	return drv
@@ -140,19 +142,24 @@ model:
 	cpu.mustTrain(t)
 	want := lossesOf(t, cpu.out)
 	for dtype, bound := range map[string]float64{"fp32": 1.0 / (1 << 19), "bf16": 1.0 / (1 << 9)} {
-		s := cpu.in(t).with("device: cuda\ncompute_dtype: " + dtype + "\n")
-		if out, err := s.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, emu.Options{})}); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		got := lossesOf(t, s.out)
-		if len(got) != 3 || len(want) != 3 {
-			t.Fatalf("%s: losses %v on the GPU, %v on the CPU, want 3", dtype, got, want)
-		}
-		for i := range got {
-			if d := math.Abs(got[i]-want[i]) / want[i]; !(d <= bound) {
-				t.Errorf("%s: step %d: loss %v on the GPU, %v on the CPU", dtype, i+1, got[i], want[i])
+		t.Run(dtype, func(t *testing.T) {
+			if dtype == "fp32" { // the operations' tests run these kernels
+				testkit.LongOnly(t)
 			}
-		}
+			s := cpu.in(t).with("device: cuda\ncompute_dtype: " + dtype + "\n")
+			if out, err := s.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, emu.Options{})}); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			got := lossesOf(t, s.out)
+			if len(got) != 3 || len(want) != 3 {
+				t.Fatalf("losses %v on the GPU, %v on the CPU, want 3", got, want)
+			}
+			for i := range got {
+				if d := math.Abs(got[i]-want[i]) / want[i]; !(d <= bound) {
+					t.Errorf("step %d: loss %v on the GPU, %v on the CPU", i+1, got[i], want[i])
+				}
+			}
+		})
 	}
 }
 
@@ -284,13 +291,13 @@ func TestDeviceChoice(t *testing.T) {
 func TestPlanOnPaper(t *testing.T) {
 	var out bytes.Buffer
 	s := newScene(t, "device: cuda\ndevice_memory: 2GiB\n")
-	testkit.NoError(t, predict.Plan(s.config(t), settings.Options{Stdout: &out, Stderr: &out}))
+	testkit.NoError(t, predict.Plan(t.Context(), s.config(t), settings.Options{Stdout: &out, Stderr: &out}))
 	for _, want := range []string{"no GPU to ask: the plan is for one of 2", "512 MiB", "context", "compute bf16"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not said:\n%s", want, out.String())
 		}
 	}
-	err := predict.Plan(newScene(t, "device: cuda\n").config(t), settings.Options{Stdout: &out, Stderr: &out})
+	err := predict.Plan(t.Context(), newScene(t, "device: cuda\n").config(t), settings.Options{Stdout: &out, Stderr: &out})
 	checkError(t, err, true, "run.yaml", "device: cuda: ", "and with device_memory the plan can be made")
 }
 

@@ -108,7 +108,7 @@ func TestDashboardRefused(t *testing.T) {
 	checkError(t, err, true, "run.yaml:", "dashboard: "+l.Addr().String()+" is in use; give another port, or 0 for a free one")
 	_, err = newScene(t, "dashboard: http://box\n").train(t, t.Context(), unread)
 	checkError(t, err, true, "run.yaml:", `dashboard: "http://box" is no address`)
-	if err := DryRun(taken.config(t), settings.Options{Stdout: new(strings.Builder), Stderr: new(strings.Builder)}); err != nil {
+	if err := DryRun(t.Context(), taken.config(t), settings.Options{Stdout: new(strings.Builder), Stderr: new(strings.Builder)}); err != nil {
 		t.Errorf("a plan beside a port in use: %v", err)
 	}
 }

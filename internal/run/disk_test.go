@@ -141,14 +141,14 @@ func TestDryRunShowsDisk(t *testing.T) {
 	w, _, _ := s.planned(t, 1<<40)
 	var out, raw bytes.Buffer
 	h := settings.Hooks{FS: freeFS{lazyFS{checkpoint.OS()}, 3 << 20}}
-	testkit.NoError(t, DryRun(s.config(t), settings.Options{Stdout: &out, Stderr: &out, Hooks: h}))
+	testkit.NoError(t, DryRun(t.Context(), s.config(t), settings.Options{Stdout: &out, Stderr: &out, Hooks: h}))
 	for _, want := range []string{"disk  one checkpoint  ", "weights bf16 and the optimizer's state; 3 to write, the last 2 stay", "disk  final model", "of 3.0 MiB free in " + s.out,
 		"disk  token cache", s.root + "/cache/"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
 		}
 	}
-	testkit.NoError(t, DryRun(s.config(t), settings.Options{Stdout: &raw, Stderr: &out, JSON: true, Hooks: h}))
+	testkit.NoError(t, DryRun(t.Context(), s.config(t), settings.Options{Stdout: &raw, Stderr: &out, JSON: true, Hooks: h}))
 	var shown struct {
 		Disk struct {
 			Checkpoint  int64 `json:"checkpoint_bytes"`
@@ -162,7 +162,7 @@ func TestDryRunShowsDisk(t *testing.T) {
 		t.Errorf("%+v, want %+v", d, w)
 	}
 	h.FS = freeFS{lazyFS{checkpoint.OS()}, 1000}
-	checkError(t, DryRun(s.config(t), settings.Options{Stdout: &out, Stderr: &out, Hooks: h}), true, "output_dir "+s.out+" has 1000 B free")
+	checkError(t, DryRun(t.Context(), s.config(t), settings.Options{Stdout: &out, Stderr: &out, Hooks: h}), true, "output_dir "+s.out+" has 1000 B free")
 }
 
 // countFS records the largest total size of checkpoints and models on disk at any time. It counts

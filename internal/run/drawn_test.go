@@ -27,8 +27,8 @@ func draws(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// sample returns all numbers from 1 to n in long tests, and otherwise few of them, randomly drawn
-// and sorted.
+// sample returns some of the numbers from 1 to n, randomly drawn and sorted: few of them, or more in long tests
+// (testkit.Count).
 func sample(t *testing.T, n, few int) []int {
 	t.Helper()
 	drawn := draws(t).Perm(n)[:testkit.Count(t, n, few)]
@@ -40,8 +40,8 @@ func sample(t *testing.T, n, few int) []int {
 }
 
 // stops returns, for a run over the steps first to last, the steps after which a test interrupts
-// it, one per start. In long tests it is interrupted as often as possible until its end. Otherwise
-// it is interrupted few times, after randomly drawn steps.
+// it, one per start: after randomly drawn steps or, if all are drawn, as often as possible until its
+// end.
 func stops(t *testing.T, first, last, few int) []int {
 	t.Helper()
 	n := max(1, last-first-2) // a run may make one step more before it stops

@@ -55,7 +55,7 @@ func TestExpertTrafficIsShown(t *testing.T) {
 		s := recipeScene(t, recipe)
 		var words, raw bytes.Buffer
 		for out, asJSON := range map[*bytes.Buffer]bool{&words: false, &raw: true} {
-			testkit.NoError(t, DryRun(s.config(t), settings.Options{Stdout: out, Stderr: &bytes.Buffer{}, JSON: asJSON}))
+			testkit.NoError(t, DryRun(t.Context(), s.config(t), settings.Options{Stdout: out, Stderr: &bytes.Buffer{}, JSON: asJSON}))
 		}
 		var shown struct {
 			Experts *struct {
@@ -82,7 +82,7 @@ func TestExpertTrafficIsShown(t *testing.T) {
 }
 
 // checkFetched trains s and compares the bytes of expert weights that a step copies with the plan.
-// fetched says when the plan copies experts: in place (never), on demand or ahead. all is the number
+// fetched says when the plan copies experts: in place (never), on demand or ahead. `all` is the number
 // of bytes that a step copies if it copies every expert.
 func checkFetched(t *testing.T, s scene, fetched string, all int64) {
 	t.Helper()

@@ -23,7 +23,7 @@ func pipeAt(name string) func(t *testing.T, s, m string) {
 }
 
 // linkAt returns a function that replaces the file name of the model directory by a symbolic link
-// to the path to. In to, ROOT stands for the folder of the scene.
+// to the path `to`. In to, ROOT stands for the folder of the scene.
 func linkAt(name, to string) func(t *testing.T, s, m string) {
 	return func(t *testing.T, s, m string) {
 		write(t, filepath.Join(s, "secret"), "secret")

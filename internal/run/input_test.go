@@ -210,7 +210,7 @@ func TestBadInput(t *testing.T) {
 			}
 			again, err := config.Parse("run.yaml", []byte(source), config.Args{})
 			testkit.NoError(t, err)
-			checkError(t, DryRun(again, settings.Options{Stdout: &out, Stderr: &out}), tc.usage, tc.says...)
+			checkError(t, DryRun(t.Context(), again, settings.Options{Stdout: &out, Stderr: &out}), tc.usage, tc.says...)
 		})
 	}
 }

@@ -24,7 +24,7 @@ func TestOneMemory(t *testing.T) {
 		c := testkit.Must(config.Parse("run.yaml", []byte("model: {preset: qwen2.5-7b, num_hidden_layers: 2}\nmax_seq_len: 64\ndevice: cuda\n"), config.Args{}))(t)
 		var out bytes.Buffer
 		room := func() host.Room { return host.Room{Known: true, Bytes: available, By: "x"} }
-		if err := predict.Plan(c, settings.Options{JSON: true, Stdout: &out, Stderr: io.Discard, Hooks: settings.Hooks{Symbols: emulate(t, emu.Options{Integrated: true, DeviceMemory: 64 << 30}), Room: room}}); err != nil {
+		if err := predict.Plan(t.Context(), c, settings.Options{JSON: true, Stdout: &out, Stderr: io.Discard, Hooks: settings.Hooks{Symbols: emulate(t, emu.Options{Integrated: true, DeviceMemory: 64 << 30}), Room: room}}); err != nil {
 			return plan.Table{}, err
 		}
 		var shown struct{ Memory plan.Table }

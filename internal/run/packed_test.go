@@ -20,6 +20,7 @@ func TestPackedRecordings(t *testing.T) {
 	testkit.NotShort(t)
 	for _, dir := range testkit.Recordings(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
+			testkit.DrawnInRace(t, 5)
 			raw := testkit.Must(os.ReadFile(filepath.Join(dir, "train.jsonl")))(t)
 			two := bytes.Join(bytes.SplitAfterN(raw, []byte("\n"), 3)[:2], nil)
 			rows := filepath.Join(t.TempDir(), "two.jsonl")

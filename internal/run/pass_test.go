@@ -48,6 +48,7 @@ func TestPassTakesWhatIsPlanned(t *testing.T) {
 		"itself with new tokens": "compute_dtype: bf16\nadd_tokens: <new>\nresize_vocab: true\n", "small batches": "binding: copy\npipeline: {micro_batch_tokens: 40, activation_slots: 3}\n" + larger,
 	} {
 		t.Run(name, func(t *testing.T) {
+			testkit.DrawnInRace(t, 3)
 			j, err := openRun(pairScene(t, extra).config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard}, open.Asks{Run: true}, nil)
 			testkit.NoError(t, err)
 			defer open.CloseAfter(j, &err)
@@ -192,7 +193,7 @@ func dryRun(t *testing.T, s scene, o settings.Options) (string, error) {
 	t.Helper()
 	var out strings.Builder
 	o.Stdout, o.Stderr = &out, &out
-	err := DryRun(s.config(t), o)
+	err := DryRun(t.Context(), s.config(t), o)
 	return out.String(), err
 }
 

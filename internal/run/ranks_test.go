@@ -78,12 +78,13 @@ func (s scene) tryRanks(t *testing.T, n int, ctx context.Context, h func(rank in
 	})
 }
 
-// spike bounds the gradient norm of lfm2 in bf16. At step 11 the norm jumps to twice its size and is chaotic:
-// with initial weights changed by 1e-7 it is off the recording by 1.10 ± 0.56 % in 40 runs of mt. The bound is two
-// deviations above. Transformers in autocast is off by 0.66 ± 0.55 % in 24 runs and at most by 1.63 %, of which
-// make.py's rule would allow the threefold; the recording's one run is off by 0.5 %. The gradient itself is better in
-// mt: in bf16 each tensor's is 0.70 to 0.84 times as far from fp32 as with Transformers.
-const spike = 2.2e-2
+// spikes bounds gradient norms in bf16 of recordings with one chaotic step, at which the norm jumps. With initial
+// weights changed by 1e-7, 40 runs of mt are off the recording there by 1.10 ± 0.56 % in lfm2 (step 11) and by
+// 0.87 ± 0.71 % in mistral-window (step 12). The bounds are two deviations above. For lfm2 Transformers in autocast is
+// off by 0.66 ± 0.55 % in 24 runs and at most by 1.63 %, of which make.py's rule would allow the threefold; the
+// recording's one run is off by 0.5 %. The gradient itself is better in mt: in bf16 each tensor's is 0.70 to 0.84
+// times as far from fp32 as with Transformers.
+var spikes = map[string]float64{"lfm2": 2.2e-2, "mistral-window": 2.3e-2}
 
 // TestRecordingsTogether: several ranks reproduce the recordings within the bounds of a single process, however data
 // is streamed. Without long tests two ranks train the small recordings, and representatives also with copied weights.
@@ -92,7 +93,7 @@ func TestRecordingsTogether(t *testing.T) {
 	for _, dir := range testkit.FoundRecordings(t) {
 		dirs[filepath.Base(dir)] = dir
 	}
-	for _, name := range []string{"llama-clipped", "llama-groups", "llama-averaged", "llama-frozen", "dpo-rpo-tied", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped", "qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "deepseekv2-groups", "deepseekv2-whole", "qwen3next-shared"} {
+	for _, name := range []string{"llama-clipped", "llama-groups", "llama-averaged", "llama-frozen", "dpo-rpo-tied", "qwen3-tied", "qwen3moe-frozen", "qwen3moe-unclipped", "qwen3moe-balanced", "qwen2moe-balanced", "glm4moe-groups", "glm4moe-ahead", "deepseekv2-groups", "deepseekv2-whole", "qwen3next-shared"} {
 		dirs[name] = filepath.Join("testdata/recordings", name)
 	}
 	for name, dir := range dirs {
@@ -100,10 +101,7 @@ func TestRecordingsTogether(t *testing.T) {
 		readJSON(t, filepath.Join(dir, "expected.json"), &want)
 		for n := 2; n <= 4; n++ {
 			for variant, extra := range map[string]string{"default": "", "copy": "binding: copy\nrecompute: full\npipeline: {micro_batch_tokens: 40, chunk_tokens: 8, head_shards: 3}", "bf16": "compute_dtype: bf16"} {
-				kind := "fp32"
-				if variant == "bf16" {
-					kind = "bf16"
-				}
+				kind := dtypeOf(variant)
 				if _, ok := want.Bounds[kind]; !ok && kind == "bf16" {
 					continue // it was recorded in fp32 alone
 				}
@@ -126,11 +124,12 @@ func TestRecordingsTogether(t *testing.T) {
 						}
 					}
 					bounds := want.Bounds[kind]
-					if name == "lfm2" && kind == "bf16" {
-						bounds.GradNorm = max(bounds.GradNorm, spike)
+					var but []string
+					if kind == "bf16" {
+						bounds.GradNorm, but = max(bounds.GradNorm, spikes[name]), nearTies[name]
 					}
 					compareSteps(t, out, want, bounds)
-					compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "final.safetensors"), out, weightBound(name, kind, want), kind == "bf16")
+					compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "final.safetensors"), out, weightBound(name, kind, want), kind == "bf16", but...)
 					if strings.HasSuffix(name, "-averaged") {
 						compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "ema.safetensors"), filepath.Join(out, settings.AverageDir), want.Bounds[kind].Weights, kind == "bf16")
 					}

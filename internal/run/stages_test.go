@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -172,9 +173,9 @@ func TestSettingsStay(t *testing.T) {
 	c := s.config(t)
 	before := string(c.YAML(""))
 	o := settings.Options{Stdout: io.Discard, Stderr: io.Discard}
-	for name, command := range map[string]func(*config.Config, settings.Options) error{"train": func(c *config.Config, o settings.Options) error { return Train(t.Context(), c, o) },
+	for name, command := range map[string]func(context.Context, *config.Config, settings.Options) error{"train": Train,
 		"dry run": DryRun, "plan": predict.Plan} {
-		if err := command(c, o); err != nil {
+		if err := command(t.Context(), c, o); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if got := string(c.YAML("")); got != before {

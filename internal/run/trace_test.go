@@ -157,7 +157,7 @@ func TestTraceThatCannotBe(t *testing.T) {
 		}
 	}
 	path := filepath.Join(s.root, "t.json")
-	if err := DryRun(s.with("trace: "+path+"\n").config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard}); err != nil {
+	if err := DryRun(t.Context(), s.with("trace: "+path+"\n").config(t), settings.Options{Stdout: io.Discard, Stderr: io.Discard}); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(path); err == nil {

@@ -116,8 +116,8 @@ func openRun(c *config.Config, o settings.Options, a open.Asks, unusable map[str
 }
 
 // DryRun does what Train does before it allocates memory, and prints the run's needs, including disk space.
-func DryRun(c *config.Config, o settings.Options) error {
-	return predict.Print(c, o, func(o settings.Options) (*save.Output, error) {
+func DryRun(ctx context.Context, c *config.Config, o settings.Options) error {
+	return predict.Print(ctx, c, o, func(o settings.Options) (*save.Output, error) {
 		return openRun(c, o, open.Asks{Run: true, Paper: true}, nil)
 	})
 }

@@ -1,8 +1,8 @@
 // Package testkit has helpers for the tests of several packages.
 //
 // LongOnly, NotShort, Count, Drawn and similar functions mark tests that take long. `go test` skips these, so that it
-// ends in a few minutes. .ci/run sets MT_LONG=1 and runs them; from the largest tables it draws some tests at random
-// each time. MT_LONG=all skips nothing. Under the race detector everything takes ten times as long. There some tables
+// ends in a few minutes. .ci/run sets MT_LONG=1 and runs them; from the largest tables it draws some tests by their
+// names. MT_LONG=all skips nothing. Under the race detector everything takes ten times as long. There some tables
 // are drawn from too, and tests that are too slow are skipped. InMemory keeps the temporary files of tests in memory.
 //
 // NoError and Must end a test when a call fails that must not fail; Close closes what the test opened. Check reports

@@ -2,38 +2,44 @@ package testkit
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
 )
 
-// TestLeftOut: without MT_LONG, LongOnly skips a test and Count returns part. With it, the test
-// runs and Count returns whole.
+// TestLeftOut: without MT_LONG, LongOnly skips a test and Count returns part. With MT_LONG=1 the test runs and Count
+// returns four times part, and with MT_LONG=all it returns whole.
 func TestLeftOut(t *testing.T) {
 	if set := os.Getenv(LongVariable) != ""; LongAsked() != set {
 		t.Errorf("%s is set: %t, asked: %t", LongVariable, set, LongAsked())
 	}
 	defer func(was bool) { asked = was }(asked)
-	for _, on := range []bool{false, true} {
+	for _, tc := range []struct {
+		value         string
+		tried, step16 int
+	}{{"", 3, 16}, {"1", 12, 4}, {Everything, 50, 1}} {
+		t.Setenv(LongVariable, tc.value)
+		on := tc.value != ""
 		asked = on
 		ran, tried := false, 0
 		t.Run("a table", func(t *testing.T) {
-			tried = Count(t, 10, 3)
+			tried = Count(t, 50, 3)
 			t.Run("one", func(t *testing.T) { LongOnly(t); ran = true })
 		})
-		if want := map[bool]int{false: 3, true: 10}[on]; ran != on || tried != want || LongAsked() != on {
-			t.Errorf("asked %t: the long test ran: %t, %d of 10 were tried", on, ran, tried)
+		if ran != on || tried != tc.tried || LongAsked() != on {
+			t.Errorf("%s=%s: the long test ran: %t, %d of 50 were tried, want %d", LongVariable, tc.value, ran, tried, tc.tried)
 		}
 		t.Run("every", func(t *testing.T) {
-			if got, want := Every(t, 7), map[bool]int{false: 7, true: 1}[on]; got != want {
-				t.Errorf("asked %t: one in %d is tried, want one in %d", on, got, want)
+			if got := Every(t, 16); got != tc.step16 {
+				t.Errorf("%s=%s: one in %d is tried, want one in %d", LongVariable, tc.value, got, tc.step16)
 			}
 		})
 		t.Run("drawn", func(t *testing.T) {
-			defer func(was func(int) bool) { draw = was }(draw)
+			defer func(was func(string, int) bool) { draw = was }(draw)
 			for _, drawn := range []bool{false, true} {
 				var of int
-				draw = func(n int) bool { of = n; return drawn }
+				draw = func(_ string, n int) bool { of = n; return drawn }
 				ran := false
 				t.Run("one", func(t *testing.T) { Drawn(t, 5); ran = true })
 				if ran != (on && drawn) || on && of != 5 {
@@ -49,17 +55,22 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestDraw: with MT_LONG=1 about one draw in n runs its test, and with MT_LONG=all every draw does.
+// TestDraw: with MT_LONG=1 about one name in n is drawn, the same in each run, and with MT_LONG=all every name is.
 func TestDraw(t *testing.T) {
 	for value, want := range map[string]int{"1": 1000, Everything: 3000} {
 		t.Setenv(LongVariable, value)
 		n := 0
-		for range 3000 {
-			if draw(3) {
+		for i := range 3000 {
+			name := fmt.Sprintf("TestOps/case_%d", i)
+			first := draw(name, 3)
+			if first {
 				n++
 			}
+			if draw(name, 3) != first {
+				t.Errorf("%s=%s: %s is drawn once and then not, or the other way", LongVariable, value, name)
+			}
 		}
-		if n < want-300 || n > want+300 { // eleven times the deviation of so many draws
+		if n < want-300 || n > want+300 {
 			t.Errorf("%s=%s: %d of 3000 are drawn, want about %d", LongVariable, value, n, want)
 		}
 	}
@@ -78,9 +89,9 @@ func TestSeed(t *testing.T) {
 
 // TestDrawnInRace: the race detector runs only the drawn cases; without it all cases run.
 func TestDrawnInRace(t *testing.T) {
-	defer func(was func(int) bool) { draw = was }(draw)
+	defer func(was func(string, int) bool) { draw = was }(draw)
 	for _, drawn := range []bool{false, true} {
-		draw = func(n int) bool { return drawn && n == 4 }
+		draw = func(_ string, n int) bool { return drawn && n == 4 }
 		ran := false
 		t.Run("one", func(t *testing.T) { DrawnInRace(t, 4); ran = true })
 		of := false

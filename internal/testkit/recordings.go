@@ -30,6 +30,7 @@ var families = []string{
 	"granite",
 	"granitehybrid",
 	"hunyuandense",
+	"glmmoedsa",
 	"hyv3",
 	"kimilinear",
 	"lfm2",

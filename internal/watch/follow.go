@@ -76,7 +76,7 @@ func (l *lines) read(each func(line json.RawMessage)) (again bool) {
 	return again
 }
 
-// sample passes lines of a file of size bytes to the function each. It takes the line behind each of l.most evenly
+// sample passes lines of a file of size bytes to the function `each`. It takes the line behind each of l.most evenly
 // spaced places, and the last complete line, so that it need not read the whole file.
 func (l *lines) sample(f io.ReaderAt, size int64, each func(json.RawMessage)) {
 	read := func(from int64, skip bool) (line []byte, end int64) {
@@ -119,7 +119,7 @@ func (l *lines) sample(f io.ReaderAt, size int64, each func(json.RawMessage)) {
 	}
 }
 
-// hand passes lines of r to the function each. It takes every stride-th complete line, the last line, and the lines
+// hand passes lines of r to the function `each`. It takes every stride-th complete line, the last line, and the lines
 // that l.keep selects. It adds the number of bytes read to l.off.
 func (l *lines) hand(r io.Reader, stride int, each func(json.RawMessage)) {
 	in := bufio.NewReaderSize(r, 64<<10)

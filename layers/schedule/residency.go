@@ -39,97 +39,130 @@ type residency struct {
 	held     []int
 }
 
-// resident is the planned state of an object that is in a slot.
+// resident is the planned state of an object.
 type resident struct {
-	last  int  // launch of its latest use; −1: before the first launch
-	dirty bool // the host has no current copy
+	in     bool  // it is in a slot
+	last   int   // launch of its latest use; −1: before the first launch
+	dirty  bool  // the host has no current copy
+	pinned int   // the last launch, plus 1, for which the object must keep its slot
+	spills int   // number of spills so far
+	next   []int // the launches that still use it, ascending
 }
 
 // planResidency simulates the uses of objects with a number of slots, and plans when each object
-// gets a slot and leaves it. It returns false if a single launch uses more objects than there are
-// slots.
+// gets a slot and leaves it. The uses are in the order of launches. It returns false if a single
+// launch uses more objects than there are slots.
 //
 //   - launches: the number of launches to simulate. Later uses only say which objects are worth keeping in slots.
 //   - onHost: objects have a copy on the host from the start. The copy never becomes stale, as with weights.
 //   - held: objects that are in slots at the start.
 //   - ahead: while a launch runs, objects that the next launch reads are brought in if there is room.
 func planResidency(uses []use, launches, slots int, onHost bool, held []int, ahead bool) (residency, bool) {
-	p := &residencyPlan{slots: slots, onHost: onHost, in: map[int]*resident{}, next: map[int][]int{}, spills: map[int]int{},
-		out: residency{releases: map[int][]Release{}}}
-	byLaunch := make([][]use, launches)
-	for _, u := range uses {
-		if u.at < launches {
-			byLaunch[u.at] = append(byLaunch[u.at], u)
-		}
-		p.next[u.object] = append(p.next[u.object], u.at)
-	}
-	for _, o := range held {
-		p.in[o] = &resident{last: -1}
-	}
-	for at := 0; at < launches; at++ {
-		pinned := map[int]bool{}
-		for _, u := range byLaunch[at] {
-			pinned[u.object] = true
-		}
-		for _, u := range byLaunch[at] {
-			if !p.acquire(at, u, pinned) {
+	p := newResidencyPlan(uses, held)
+	p.slots, p.onHost = slots, onHost
+	for at, from := 0, 0; at < launches; at++ {
+		now := usesOf(uses[from:], at)
+		p.pin(at, now)
+		for _, u := range now {
+			if !p.acquire(at, at, u) {
 				return residency{}, false
 			}
 		}
-		if ahead && at+1 < launches {
-			for _, u := range byLaunch[at+1] {
-				pinned[u.object] = true
-			}
-			for _, u := range byLaunch[at+1] {
+		if from += len(now); ahead && at+1 < launches {
+			next := usesOf(uses[from:], at+1)
+			p.pin(at, next)
+			for _, u := range next {
 				if !u.create {
-					p.acquire(at+1, u, pinned) // without room, it comes after this launch
+					p.acquire(at, at+1, u) // without room, it comes after this launch
 				}
 			}
 		}
-		p.finish(at, byLaunch[at])
+		p.finish(at, now)
 	}
-	for o := range p.in {
-		p.out.held = append(p.out.held, o)
-	}
-	slices.Sort(p.out.held)
+	slices.Sort(p.inSlots)
+	p.out.held = p.inSlots
 	return p.out, true
+}
+
+// usesOf returns the uses of launch at, with which uses begins unless the launch has none.
+func usesOf(uses []use, at int) []use {
+	n := 0
+	for n < len(uses) && uses[n].at == at {
+		n++
+	}
+	return uses[:n]
 }
 
 // residencyPlan is the state of planResidency while it goes through the launches.
 type residencyPlan struct {
-	slots  int
-	onHost bool
-	in     map[int]*resident // by object: those in slots
-	next   map[int][]int     // by object: the launches that still use it, ascending
-	spills map[int]int       // by object: number of spills so far
-	out    residency
+	slots   int
+	onHost  bool
+	objects []resident
+	inSlots []int // the objects in slots, in no order
+	out     residency
 }
 
-// acquire puts the object of use u into a slot for launch number at, unless the object is in one.
-// If no slot is free, it evicts another object, but none in pinned. It returns false if it could
-// not get a slot.
-func (p *residencyPlan) acquire(at int, u use, pinned map[int]bool) bool {
-	if p.in[u.object] != nil {
+// newResidencyPlan returns the state before the first launch, with the objects of held in slots.
+func newResidencyPlan(uses []use, held []int) *residencyPlan {
+	p := &residencyPlan{inSlots: slices.Clone(held), out: residency{releases: map[int][]Release{}}}
+	n := 0
+	for _, o := range held {
+		n = max(n, o+1)
+	}
+	for _, u := range uses {
+		n = max(n, u.object+1)
+	}
+	count, all := make([]int, n), make([]int, len(uses))
+	for _, u := range uses {
+		count[u.object]++
+	}
+	p.objects = make([]resident, n)
+	for o, from := range count {
+		p.objects[o].next, all = all[:0:from], all[from:]
+	}
+	for _, u := range uses {
+		p.objects[u.object].next = append(p.objects[u.object].next, u.at)
+	}
+	for _, o := range held {
+		p.objects[o].in, p.objects[o].last = true, -1
+	}
+	return p
+}
+
+// pin keeps the objects of uses in their slots while launch at is planned.
+func (p *residencyPlan) pin(at int, uses []use) {
+	for _, u := range uses {
+		p.objects[u.object].pinned = at + 1
+	}
+}
+
+// acquire puts the object of use u into a slot for launch number `at`, unless the object is in one.
+// If no slot is free, it evicts another object, but none that is pinned for launch now. It returns
+// false if it could not get a slot.
+func (p *residencyPlan) acquire(now, at int, u use) bool {
+	o := &p.objects[u.object]
+	if o.in {
 		return true
 	}
-	if len(p.in) >= p.slots && !p.evict(pinned) {
+	if len(p.inSlots) >= p.slots && !p.evict(now) {
 		return false
 	}
-	p.in[u.object] = &resident{last: at - 1, dirty: (u.create || u.arrives) && !p.onHost}
-	p.out.takes = append(p.out.takes, Take{At: at, Object: u.object, Fetch: !u.create, Spills: p.spills[u.object], Arrives: u.arrives})
+	p.inSlots = append(p.inSlots, u.object)
+	o.in, o.last, o.dirty = true, at-1, (u.create || u.arrives) && !p.onHost
+	p.out.takes = append(p.out.takes, Take{At: at, Object: u.object, Fetch: !u.create, Spills: o.spills, Arrives: u.arrives})
 	return true
 }
 
 // evict releases the object whose next use is farthest away; among equals the one with the smallest id. It never
-// releases pinned objects, which the current launch uses. It returns false if all objects in slots are pinned.
-func (p *residencyPlan) evict(pinned map[int]bool) bool {
+// releases objects that are pinned for launch now. It returns false if all objects in slots are pinned.
+func (p *residencyPlan) evict(now int) bool {
 	victim, far := -1, -1
-	for o := range p.in {
-		if pinned[o] {
+	for _, o := range p.inSlots {
+		if p.objects[o].pinned == now+1 {
 			continue
 		}
 		n := int(^uint(0) >> 1)
-		if uses := p.next[o]; len(uses) > 0 {
+		if uses := p.objects[o].next; len(uses) > 0 {
 			n = uses[0]
 		}
 		if n > far || n == far && o < victim {
@@ -146,25 +179,27 @@ func (p *residencyPlan) evict(pinned map[int]bool) bool {
 // release takes object o out of its slot, right after the last launch that has used it so far. The object is spilled
 // (copied to the host) if it is used again and the host has no current copy.
 func (p *residencyPlan) release(o int) {
-	r := p.in[o]
-	spill := r.dirty && len(p.next[o]) > 0
+	r := &p.objects[o]
+	spill := r.dirty && len(r.next) > 0
 	p.out.releases[r.last] = append(p.out.releases[r.last], Release{Object: o, Spill: spill})
 	if spill {
-		p.spills[o]++
+		r.spills++
 	}
-	delete(p.in, o)
+	r.in = false
+	i := slices.Index(p.inSlots, o)
+	p.inSlots = slices.Delete(p.inSlots, i, i+1)
 }
 
-// finish records the uses of launch number at, and releases the objects that no later launch uses.
+// finish records the uses of launch number `at`, and releases the objects that no later launch uses.
 func (p *residencyPlan) finish(at int, uses []use) {
 	for _, u := range uses {
-		r := p.in[u.object]
+		r := &p.objects[u.object]
 		r.last = at
 		r.dirty = r.dirty || u.modify && !p.onHost
-		p.next[u.object] = p.next[u.object][1:]
+		r.next = r.next[1:]
 	}
 	for _, u := range uses {
-		if p.in[u.object] != nil && len(p.next[u.object]) == 0 {
+		if r := &p.objects[u.object]; r.in && len(r.next) == 0 {
 			p.release(u.object)
 		}
 	}

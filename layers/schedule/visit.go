@@ -72,20 +72,22 @@ type Stage uint8
 
 // The stages. The stages of a layer with experts follow each other in this order, in every phase.
 const (
-	Embed     Stage = iota
-	Positions       // adds learned positions to the embedding
-	PerLayer        // computes the per-layer inputs of blocks
-	Block           // a decoder block
-	Attention       // the first half of a block with experts
-	Route           // the router (part 0) assigns tokens to experts
-	Expert          // one expert (part 1, 2, …) processes its tokens of all micro-batches at once
-	Combine         // the sum of the experts' outputs becomes the layer's output; in the backward: router and norm
-	Head            // the whole head
-	HeadPart        // a range of the vocabulary
+	Embed      Stage = iota
+	Positions        // adds learned positions to the embedding
+	PerLayer         // computes the per-layer inputs of blocks
+	Block            // a decoder block
+	Attention        // the first half of a block with experts
+	Route            // the router (part 0) assigns tokens to experts
+	Expert           // one expert (part 1, 2, …) processes its tokens of all micro-batches at once
+	Combine          // the sum of the experts' outputs becomes the layer's output; in the backward: router and norm
+	AheadInput       // final norm, and the input of the block for multi-token prediction
+	AheadNorm        // the norm of that block's output
+	Head             // the whole head
+	HeadPart         // a range of the vocabulary
 )
 
 func (s Stage) String() string {
-	return [...]string{"embed", "positions", "per-layer inputs", "block", "attention", "route", "expert", "combine", "head", "head part"}[s]
+	return [...]string{"embed", "positions", "per-layer inputs", "block", "attention", "route", "expert", "combine", "ahead input", "ahead norm", "head", "head part"}[s]
 }
 
 // Class is the kind of slot for a tile of weights.

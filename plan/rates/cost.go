@@ -42,6 +42,16 @@ func (c *Costs) Op(o device.Op) Cost {
 		return c.attention(&o.AttentionShape, o.Q.DType, o.Bytes(), false)
 	case *op.AttentionBackward:
 		return c.attention(&o.AttentionShape, o.Q.DType, o.Bytes(), true)
+	case *op.SelectKeys: // the products of half of all pairs, which the causal mask leaves
+		cost := c.product(&op.MatMul{M: o.TQ * o.Heads, N: (o.MaxK + 1) / 2, K: o.Dim, A: o.Q, B: o.K, D: o.W, TransB: true})
+		cost.Bytes = float64(o.Bytes())
+		return cost
+	case *op.SparseAttention:
+		few := o.Chosen()
+		return c.attention(&few, o.Q.DType, o.Bytes(), false)
+	case *op.SparseAttentionBackward:
+		few := o.Chosen()
+		return c.attention(&few, o.Q.DType, o.Bytes(), true)
 	case op.Mover:
 		return c.Moved(o.Name(), o.Bytes())
 	}

@@ -21,8 +21,9 @@ ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3"
         "qwen2_vl": "QWEN2VL", "qwen2_vl_text": "QWEN2VL", "qwen2_5_vl": "QWEN2VL", "qwen2_5_vl_text": "QWEN2VL",
         "qwen3_vl": "QWEN3VL", "qwen3_vl_text": "QWEN3VL", "qwen3_vl_moe": "QWEN3VLMOE", "qwen3_vl_moe_text": "QWEN3VLMOE", "qwen3_next": "QWEN3NEXT",
         "qwen3_5": "QWEN35", "qwen3_5_text": "QWEN35", "qwen3_5_moe": "QWEN35MOE", "qwen3_5_moe_text": "QWEN35MOE", "minimax_m2": "MINIMAXM2",
-        "deepseek_v2": "DEEPSEEK2", "deepseek_v3": "DEEPSEEK2", "glm4_moe_lite": "DEEPSEEK2", "ernie4_5_moe": "ERNIE4_5_MOE",
-        "hunyuan_v1_dense": "HUNYUAN_DENSE", "afmoe": "AFMOE", "apertus": "APERTUS", "lfm2": "LFM2", "kimi_linear": "KIMI_LINEAR", "mistral4": "MISTRAL4"}
+        "deepseek_v2": "DEEPSEEK2", "deepseek_v3": "DEEPSEEK2", "kimi_k2": "DEEPSEEK2", "kimi_k25": "DEEPSEEK2", "glm4_moe_lite": "DEEPSEEK2", "ernie4_5_moe": "ERNIE4_5_MOE",
+        "hunyuan_v1_dense": "HUNYUAN_DENSE", "afmoe": "AFMOE", "apertus": "APERTUS", "lfm2": "LFM2", "kimi_linear": "KIMI_LINEAR", "mistral4": "MISTRAL4",
+        "falcon_h1": "FALCON_H1", "nemotron_h": "NEMOTRON_H_MOE", "gemma4": "GEMMA4", "gemma4_text": "GEMMA4", "glm_moe_dsa": "GLM_DSA"}
 PAIRS = ("LLAMA", "MISTRAL3", "SMOLLM3", "GRANITE", "GRANITE_HYBRID")  # llama.cpp's code for these rotates elements 2i and 2i+1 of a head, where the directory pairs i and i+D/2
 KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
         "attention.head_count_kv"]
@@ -117,6 +118,25 @@ def of_hybrid(name, x, cfg):
     return {f"blk.{block}.{to}": np.ascontiguousarray(y) for to, y in found.items()}
 
 
+def of_gemma4(name, x):
+    """What becomes of a tensor of Gemma 4 whose name the package's tables do not have."""
+    at = name.removeprefix("model.language_model.").removeprefix("model.").removeprefix("layers.").split(".", 1)
+    to = {"layer_scalar": "layer_output_scale.weight", "router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale",
+          "experts.gate_up_proj": "ffn_gate_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight"}.get(at[-1])
+    return to and {f"blk.{at[0]}.{to}": x}
+
+
+def of_falcon(name, x, cfg):
+    """A tensor of Falcon-H1 with the factors that llama.cpp does not have."""
+    inner, groups = cfg["mamba_d_ssm"], cfg["mamba_n_groups"] * cfg["mamba_d_state"]
+    of_columns = np.repeat(cfg["ssm_multipliers"], [inner, inner, groups, groups, cfg["mamba_n_heads"]])
+    by = {"embed_tokens": cfg["embedding_multiplier"], "lm_head": cfg["lm_head_multiplier"],
+          "k_proj": cfg["key_multiplier"] * cfg["attention_in_multiplier"] ** 2, "v_proj": cfg["attention_in_multiplier"] * cfg["attention_out_multiplier"],
+          "gate_proj": cfg["mlp_multipliers"][0], "down_proj": cfg["mlp_multipliers"][1],
+          "in_proj": (cfg["ssm_in_multiplier"] * of_columns)[:, None], "out_proj": cfg["ssm_out_multiplier"]}.get(name.split(".")[-2], 1)
+    return (x.astype(np.float64) * by).astype(np.float32)
+
+
 def wanted(cfg, tensors):
     """The tensors of the file in fp32, by name."""
     arch = getattr(gguf.MODEL_ARCH, ARCH[cfg["model_type"]])
@@ -129,6 +149,15 @@ def wanted(cfg, tensors):
         if ARCH[cfg["model_type"]] == "GRANITE_HYBRID" and (found := of_hybrid(name, x, cfg)):
             out.update(found)
             continue
+        if ARCH[cfg["model_type"]] == "GEMMA4" and (found := of_gemma4(name, x)):
+            out.update(found)
+            continue
+        if ARCH[cfg["model_type"]] == "FALCON_H1":
+            x = of_falcon(name, x, cfg)
+        if ARCH[cfg["model_type"]].startswith("NEMOTRON"):
+            name = name.replace(".dt_bias", ".dt.bias")
+            if ".experts." in name:
+                name = name.replace("backbone.", "model.").replace(".mixer.", ".mlp.")
         for prefix in ("model.language_model.", "language_model.model."):
             if name.startswith(prefix):
                 name = "model." + name[len(prefix):]
@@ -161,7 +190,11 @@ def wanted(cfg, tensors):
             continue
         if name.endswith(".A_log"):
             x = -np.exp(x.astype(np.float64)).astype(np.float32)
-            x = x[0, 0] if x.ndim == 4 else x
+            x = x[0, 0] if x.ndim == 4 else x[:, None] if name.endswith((".mamba.A_log", ".mixer.A_log")) else x
+        if name.endswith((".mamba.D", ".mixer.D")):
+            x = x[:, None]
+        if name.endswith((".mamba.norm.weight", ".mixer.norm.weight")):
+            x = x.reshape(cfg.get("mamba_n_groups", cfg.get("n_groups")), -1)
         if name.endswith((".conv1d.weight", ".conv.conv.weight")):
             x = x[:, 0]
         if name.endswith(("q_conv1d.weight", "k_conv1d.weight", "v_conv1d.weight")):
@@ -191,12 +224,20 @@ def wanted(cfg, tensors):
     return out
 
 
+def strings(cls):
+    """All strings of a class and of the classes in it."""
+    for v in vars(cls).values():
+        yield from strings(v) if isinstance(v, type) else [v] if isinstance(v, str) else []
+
+
 def main(path, model):
     cfg = json.load(open(model + "/config.json"))
     cfg = {**cfg, **(cfg.get("text_config") or {}), **{k: v for k, v in cfg.items() if k == "tie_word_embeddings"}}
     cfg["intermediate_size"] = cfg.get("intermediate_size_mlp", cfg.get("intermediate_size"))
     if cfg["model_type"] == "gpt2":
         cfg.update(num_hidden_layers=cfg["n_layer"], num_attention_heads=cfg["n_head"])
+    if cfg["model_type"] == "nemotron_h":
+        cfg["num_hidden_layers"] = len(cfg["layers_block_type"])
     if cfg["model_type"] == "granitemoehybrid" and set(cfg["layer_types"]) - {"attention", "full_attention"}:
         ARCH[cfg["model_type"]] = "GRANITE_HYBRID"
     r = gguf.GGUFReader(path)
@@ -223,10 +264,10 @@ def main(path, model):
         worst = max(worst, float(np.abs(back - x).max()))
     arch = r.fields["general.architecture"].contents()
     norm = "epsilon" if cfg["model_type"] in LAYER_NORM else "rms_epsilon"
-    rope = [] if cfg["model_type"] == "gpt2" else ["rope.freq_base"]
+    rope = [] if cfg["model_type"] in ("gpt2", "nemotron_h") else ["rope.freq_base"]
     for k in KEYS + ["attention.layer_norm_" + norm] + rope:
         assert arch + "." + k in r.fields, k
-    known = {v for c in vars(gguf.Keys).values() if isinstance(c, type) for v in vars(c).values() if isinstance(v, str)}
+    known = set(strings(gguf.Keys))
     for k in r.fields:
         if k.startswith("GGUF."):
             continue

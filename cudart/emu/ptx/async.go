@@ -178,7 +178,7 @@ func (w *warp) copySources(in *inst, mask uint32, p *pendingCopy) {
 	}
 }
 
-// land completes the copies of all groups with numbers below before: it writes their bytes to
+// land completes the copies of all groups with numbers below `before`: it writes their bytes to
 // shared memory.
 func (w *warp) land(before int64) {
 	c := &w.async

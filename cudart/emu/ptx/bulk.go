@@ -312,7 +312,7 @@ func (c *bulkCopy) land(p *proxy) {
 }
 
 // bulkWait completes the copies from shared to global memory that thread lane has started in groups
-// with numbers below before. If readOnly is true, it only reads their shared memory, which the
+// with numbers below `before`. If readOnly is true, it only reads their shared memory, which the
 // kernel may then overwrite. The global memory is written later.
 func (w *warp) bulkWait(lane int, before int64, readOnly bool) {
 	left := w.bulk.pending[:0]

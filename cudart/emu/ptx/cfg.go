@@ -100,7 +100,7 @@ func successors(code []inst, last int, number []int, end int) []int {
 	return append(out, end)
 }
 
-// postDominators returns the immediate post-dominator of each node of a graph; next lists the successors of each
+// postDominators returns the immediate post-dominator of each node of a graph; `next` lists the successors of each
 // node. The last node is the end. -1: the end cannot be reached from the node. The algorithm is the iteration of
 // Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm", on the reversed graph.
 func postDominators(next [][]int) []int {
@@ -145,7 +145,7 @@ func postDominators(next [][]int) []int {
 	return post
 }
 
-// postorder walks a graph depth-first from the node from; to lists each node's successors. It returns the reachable
+// postorder walks a graph depth-first from the node from; `to` lists each node's successors. It returns the reachable
 // nodes, successors before the node itself (order), and each node's position in this order (rank).
 func postorder(to [][]int, from int) (order, rank []int) {
 	rank = make([]int, len(to))

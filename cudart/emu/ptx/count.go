@@ -166,7 +166,7 @@ func newCounter(l *Launch) *counter {
 		read: map[uint64]uint64{}, events: map[event]int32{}}
 }
 
-// begin starts counting the block with number at, which has the given number of warps.
+// begin starts counting the block with number `at`, which has the given number of warps.
 func (c *counter) begin(at uint32, warps int) {
 	c.now, c.trace = &Counts{Blocks: 1, Warps: int64(warps)}, nil
 	c.blocks[at] = c.now
@@ -748,7 +748,7 @@ func (st *statement) meaning() Meaning {
 var withoutResult = []string{"st", "red", "bra", "brx", "bar", "barrier", "cp", "ret", "exit", "trap", "membar", "fence", "prefetch", "prefetchu",
 	"nanosleep", "discard", "griddepcontrol", "setmaxnreg"}
 
-// registers appends the register numbers (see Meaning) of all registers in operand o to the list to.
+// registers appends the register numbers (see Meaning) of all registers in operand o to the list `to`.
 func (st *statement) registers(to []int32, o operand) []int32 {
 	for _, e := range o.list {
 		to = st.registers(to, e)

@@ -50,7 +50,7 @@ func (b *builder) guard() {
 }
 
 // guardOperand finds the guarded registers in operand o of st. It appends their numbers, which
-// index gives, to the list to, and stores their names for errors. If own is true, st is itself a
+// index gives, to the list `to`, and stores their names for errors. If own is true, st is itself a
 // wgmma instruction, whose registers are checked elsewhere, and nothing is appended.
 func (b *builder) guardOperand(st *statement, o operand, index map[int32]int32, own bool, to *[]int32) {
 	for _, e := range o.list {

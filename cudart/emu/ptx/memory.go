@@ -142,7 +142,7 @@ func (w *warp) spaceOf(in *inst, lo, hi uint64) (space, uint64, uint64) {
 	return s, lo & (1<<56 - 1), hi & (1<<56 - 1)
 }
 
-// split executes a memory access thread by thread: it calls do with a mask of each single thread.
+// split executes a memory access thread by thread: it calls `do` with a mask of each single thread.
 // It is for warps whose threads access different buffers or spaces.
 func (w *warp) split(in *inst, mask uint32, do func(*inst, uint32)) {
 	for m := mask; m != 0; m &= m - 1 {

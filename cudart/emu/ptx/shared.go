@@ -132,7 +132,7 @@ func (b *block) badRead(w *warp, in *inst, lane int, c *cell, bytes uint32, off 
 }
 
 // orderedRead fails unless the last write of the word of cell c is ordered before this warp's read.
-// at says where the word lies, for the error.
+// `at` says where the word lies, for the error.
 func (b *block) orderedRead(w *warp, in *inst, lane int, c *cell, at place) {
 	if writer := int(c.info >> cellWarp & 31); writer != w.index && !b.ordered(writer, c.write, w.index) {
 		w.fail(in, lane, "%s is read without a barrier after warp %d wrote it", at, writer)

@@ -256,7 +256,7 @@ func (w *warp) operandPieces(in *inst, to []uint32, d uint64, rows uint32, acros
 	return to
 }
 
-// finishProducts computes the products of all groups with numbers below before, and removes them from the pending
+// finishProducts computes the products of all groups with numbers below `before`, and removes them from the pending
 // ones.
 func (w *warp) finishProducts(before int64) {
 	q := &w.products

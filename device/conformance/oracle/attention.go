@@ -12,30 +12,53 @@ type Shape struct {
 	Softcap             float64
 	QStride, KStride    int
 	DQStride, DKStride  int
+
+	// Keys (TQ, TopK) are the keys that each query attends to, counted from the sequence's first key; −1 after the last.
+	// Without Keys a query attends to all keys up to its own.
+	Keys []int32
+	TopK int
 }
 
-// scores calls f for every head h and query. Argument row is the query's row, and key the first
-// attended key's row. The scaled scores begin with that key and include the softcap. The slopes are
-// derivatives of scores by the scores before the softcap.
-func (s *Shape) scores(q, k []float64, f func(h, row, key int, scores, slopes []float64)) {
+// scores calls f for every head h and query. Argument row is the query's row, and keys the rows of the attended keys.
+// The scaled scores include the softcap. The slopes are derivatives of scores by the scores before the softcap.
+func (s *Shape) scores(q, k []float64, f func(h, row int, keys []int, scores, slopes []float64)) {
 	for i := range len(s.CuQ) - 1 {
 		nq, nk := int(s.CuQ[i+1]-s.CuQ[i]), int(s.CuK[i+1]-s.CuK[i])
 		for h := range s.Heads {
 			for t := range nq {
-				place, first := t+nk-nq, 0
-				if s.Window > 0 {
-					first = max(0, place-s.Window+1)
-				}
-				row, key := int(s.CuQ[i])+t, int(s.CuK[i])+first
-				scores := make([]float64, place-first+1)
+				row := int(s.CuQ[i]) + t
+				keys := s.attended(row, t+nk-nq)
+				scores := make([]float64, len(keys))
 				for j := range scores {
-					scores[j] = s.Scale * dot(s.query(q, row, h), s.key(k, key+j, h))
+					keys[j] += int(s.CuK[i])
+					scores[j] = s.Scale * dot(s.query(q, row, h), s.key(k, keys[j], h))
 				}
 				capped, slopes := softcapped(scores, s.Softcap)
-				f(h, row, key, capped, slopes)
+				f(h, row, keys, capped, slopes)
 			}
 		}
 	}
+}
+
+// attended returns the keys to which the query in a row attends, counted from the sequence's first. place is the
+// position of the query.
+func (s *Shape) attended(row, place int) (keys []int) {
+	if s.Keys != nil {
+		for _, key := range s.Keys[row*s.TopK : (row+1)*s.TopK] {
+			if key >= 0 {
+				keys = append(keys, int(key))
+			}
+		}
+		return keys
+	}
+	first := 0
+	if s.Window > 0 {
+		first = max(0, place-s.Window+1)
+	}
+	for key := first; key <= place; key++ {
+		keys = append(keys, key)
+	}
+	return keys
 }
 
 // query returns the elements of head h in a row of q, which is laid out as Q. Method key does the
@@ -86,13 +109,13 @@ func LogSumExp(x []float64) float64 {
 // Attention writes o (TQ, Heads·Dim), the output, and lse (Heads, TQ), the log-sum-exp of each
 // query's scores.
 func Attention(o, lse, q, k, v []float64, s Shape) {
-	s.scores(q, k, func(h, row, key int, scores, _ []float64) {
+	s.scores(q, k, func(h, row int, keys []int, scores, _ []float64) {
 		l := LogSumExp(scores)
 		lse[h*s.TQ+row] = l
 		out := o[(row*s.Heads+h)*s.Dim:][:s.Dim]
 		clear(out)
 		for j, x := range scores {
-			add(out, math.Exp(x-l), s.key(v, key+j, h))
+			add(out, math.Exp(x-l), s.key(v, keys[j], h))
 		}
 	})
 }
@@ -108,17 +131,17 @@ func AttentionBackward(dq, dk, dv, do, o, lse, q, k, v []float64, s Shape) {
 			clear(d.key(dv, int(row), h))
 		}
 	}
-	s.scores(q, k, func(h, row, key int, scores, slopes []float64) {
+	s.scores(q, k, func(h, row int, keys []int, scores, slopes []float64) {
 		at := (row*s.Heads + h) * s.Dim
 		dout, grad := do[at:at+s.Dim], d.query(dq, row, h)
 		delta := dot(dout, o[at:at+s.Dim])
 		clear(grad)
 		for j, x := range scores {
 			p := math.Exp(x - lse[h*s.TQ+row])
-			ds := s.Scale * slopes[j] * p * (dot(dout, s.key(v, key+j, h)) - delta)
-			add(grad, ds, s.key(k, key+j, h))
-			add(d.key(dk, key+j, h), ds, s.query(q, row, h))
-			add(d.key(dv, key+j, h), p, dout)
+			ds := s.Scale * slopes[j] * p * (dot(dout, s.key(v, keys[j], h)) - delta)
+			add(grad, ds, s.key(k, keys[j], h))
+			add(d.key(dk, keys[j], h), ds, s.query(q, row, h))
+			add(d.key(dv, keys[j], h), p, dout)
 		}
 	})
 }

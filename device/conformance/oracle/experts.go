@@ -106,14 +106,14 @@ func falling(v []float64) []int32 {
 }
 
 // choose returns the K experts with the largest keys, the largest first. If experts are in groups,
-// it considers only the OpenGroups best groups, ranked by the sum of their GroupBest largest keys.
-func (r RouterRule) choose(keys []float64, K int) []int32 {
+// it considers only the OpenGroups best groups. A group's rank is the sum of its GroupBest largest values.
+func (r RouterRule) choose(keys, values []float64, K int) []int32 {
 	order := falling(keys)
 	if r.Groups > 0 {
 		size := len(keys) / r.Groups
 		worth := make([]float64, r.Groups)
 		for g := range worth {
-			in := keys[g*size : (g+1)*size]
+			in := values[g*size : (g+1)*size]
 			for _, e := range falling(in)[:r.GroupBest] {
 				worth[g] += in[e]
 			}
@@ -156,7 +156,11 @@ func Router(logits, bias []float64, ids []int32, weights, probSum []float64, E, 
 		for e, b := range bias {
 			keys[e] += b
 		}
-		order, all := rule.choose(keys, K), 1.0
+		values := keys
+		if !rule.Sigmoid && bias == nil {
+			values = p
+		}
+		order, all := rule.choose(keys, values, K), 1.0
 		if normalize {
 			all = rule.least()
 			for _, e := range order {

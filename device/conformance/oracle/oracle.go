@@ -371,7 +371,7 @@ func AddPositions(y, x, table []float64, pos []int32, C int) {
 }
 
 // AddPositionsBackward adds row t of dy (T, C) to the row of dtable for its position in its sequence. The rows of dy
-// are the T tokens that begin with token number from. cu holds the sequences' bounds.
+// are the T tokens that begin with token number `from`. cu holds the sequences' bounds.
 func AddPositionsBackward(dtable, dy []float64, cu []int32, from, T, C int) {
 	for s, first := range cu[:len(cu)-1] {
 		for t := max(int(first), from); t < min(int(cu[s+1]), from+T); t++ {

@@ -125,7 +125,7 @@ func newMachine(g *GPU, r Replay) *machine {
 	return m
 }
 
-// begin starts the next thread block in the place p. at is the time in cycles.
+// begin starts the next thread block in the place p. `at` is the time in cycles.
 func (m *machine) begin(p *place, at float64) {
 	p.rounds--
 	p.alive, p.events = len(p.warps), p.events[:0]

@@ -12,8 +12,8 @@
 
 DEV void store_float(u32 to, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory"); }
 
-// anew returns a with a field that the compiler takes for unknown. So it computes values derived
-// from the shape again, and does not keep them in registers.
+// anew returns a copy of a shape in which the compiler takes one field for unknown. So the compiler computes values
+// derived from the shape again, and does not keep them in registers.
 DEV Shape anew(Shape a) {
   asm volatile("" : "+r"(a.some_heads));
   return a;

@@ -100,12 +100,19 @@ func TestAttentionTiles(t *testing.T) {
 		t.Skip("slow under the race detector, for which TestOp runs the same interpreter")
 	}
 	dev := newRig()
-	for _, dt := range []device.DType{device.BF16, device.F32}[:testkit.Count(t, 2, 1)] {
+	for _, dt := range []device.DType{device.BF16, device.F32} {
 		for i, c := range attentionCases {
 			if testing.Short() && i%10 != 1 {
 				continue
 			}
-			t.Run(fmt.Sprintf("%v/%v", dt, c), func(t *testing.T) { newAttentionRun(t, dev, dt, c).check() })
+			t.Run(fmt.Sprintf("%v/%v", dt, c), func(t *testing.T) {
+				if dt == device.F32 {
+					testkit.Drawn(t, 3)
+				} else if i%3 != 1 {
+					testkit.LongOnly(t)
+				}
+				newAttentionRun(t, dev, dt, c).check()
+			})
 		}
 	}
 }

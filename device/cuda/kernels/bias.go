@@ -23,8 +23,8 @@ func AddBiasGrad(l Launcher, a *op.AddBiasGrad) {
 
 // sumSlices adds the sum of the rows of x (rows, columns) to dst (columns). One of kernels sums
 // slices, which are ranges of rows; wide selects the form with accesses of 16 bytes. A second
-// kernel adds the slices' sums to dst. The function further appends more parameters of the first
-// kernel; nil: none.
+// kernel adds the slices' sums to dst. If `further` is not nil, it appends more parameters of the
+// first kernel.
 func sumSlices(l Launcher, kernels *byAccess, dst, x device.Tensor, rows, columns int, wide bool, further func(*Params)) {
 	const threads, leastRows, wantBlocks = 256, 64, 1024
 	blocks := ceilDiv(int64(columns), int64(32*chunkOf(wide, x.DType)))

@@ -27,7 +27,7 @@ DEV Out out_of(void *d, const void *c, const float *bias, int M, int N, int flag
   return {(u8 *)d + at, (const u8 *)c, bias, M, N, flags};
 }
 
-// floats and set read and write four elements of D, of either type.
+// floats and set read and write four elements of the result D. These are fp32 (f32x4) or bf16 (u32x2).
 DEV f32x4 floats(f32x4 v) { return v; }
 DEV f32x4 floats(u32x2 v) { return {low_bf16(v.x), high_bf16(v.x), low_bf16(v.y), high_bf16(v.y)}; }
 DEV void set(f32x4 *p, f32x4 v) { *p = v; }

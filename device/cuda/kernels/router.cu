@@ -2,8 +2,8 @@
 // the softmax over its E logits or, with SIGMOID, their sigmoids. They also have keys: the scores +
 // bias or, for a softmax without bias, the logits. S are the experts with the K largest keys (ties:
 // the lower index first), from open groups only. There are `groups` groups of E/groups experts
-// each. A group is worth the sum of its `best` largest keys, and the `open` worthiest groups are
-// open. With groups 0 all experts are.
+// each. A group is worth the sum of its `best` largest keys or, if keys are logits and best is 2, of
+// their experts' scores. The `open` worthiest groups are open. With groups 0 all experts are.
 //
 //	ids, weights (T, K) i32, f32: S in falling order of keys, and p of it; with NORMALIZE
 //	                    divided by its sum (of sigmoids, + 1e-20); times scale. Overwritten
@@ -123,8 +123,10 @@ template <int R> DEV int best_of(u32 (&key)[R], u32 &most) {
 }
 
 // close sets the keys of all experts in groups that are not open to 0, which stands for no key.
-template <int R> DEV void close(u32 (&key)[R], const rule_of<false> &rule) {
+// With of_logits, keys are logits.
+template <int R> DEV void close(u32 (&key)[R], const row_of<R> &row, bool of_logits, const rule_of<false> &rule) {
   int lane = threadIdx_x & 31, size = rule.experts / rule.groups;
+  bool scored = of_logits && rule.best > 1;
   u32 worth[1] = {0};
 #pragma clang loop unroll(disable)
   for (int g = 0; g < rule.groups; g++) {
@@ -133,7 +135,11 @@ template <int R> DEV void close(u32 (&key)[R], const rule_of<false> &rule) {
     for (int r = 0; r < R; r++) mine[r] = (u32)(r * 32 + lane - g * size) < (u32)size ? key[r] : 0;
     float sum = 0.0f;
 #pragma clang loop unroll(disable)
-    for (int n = 0; n < rule.best; n++) best_of(mine, most), sum += valued(most);
+    for (int n = 0; n < rule.best; n++) {
+      best_of(mine, most);
+      float x = valued(most);
+      sum += scored ? row.probability(x) : x;
+    }
     if (lane == g) worth[0] = ordered(sum);
   }
   u32 open = 0, unused;
@@ -160,7 +166,7 @@ template <int R, bool PLAIN> DEV int choose(const row_of<R> &row, const float *b
     if (!PLAIN && e >= rule.experts) key[r] = 0;
   }
   if constexpr (!PLAIN)
-    if (rule.groups) close(key, rule);
+    if (rule.groups) close(key, row, !rule.sigmoid() && !bias, rule);
 #pragma clang loop unroll(disable)
   for (int k = 0; k < rule.K; k++) {
     int expert = best_of(key, unused);

@@ -41,6 +41,7 @@ func (c *Config) check() []error {
 	c.checkTemplateVars(fail)
 	c.checkScheduler(fail)
 	c.checkPreference(fail)
+	c.checkAhead(fail)
 	c.checkWatching(held, fail)
 	if c.OutputDir == "" {
 		fail("output_dir", "output_dir is empty: name a directory")
@@ -112,6 +113,18 @@ func (c *Config) checkWatching(held bool, fail func(key, format string, args ...
 	}
 }
 
+// checkAhead reports keys that mt does not support beside train_mtp.
+func (c *Config) checkAhead(fail func(key, format string, args ...any)) {
+	for _, k := range []struct {
+		key   string
+		given bool
+	}{{preferenceKey, len(c.DPO) > 0}, {"sample_prompts", len(c.Samples()) > 0 && len(c.SamplePrompts) > 0}, {"sample_prompt", len(c.Samples()) > 0 && len(c.SamplePrompts) == 0}} {
+		if c.TrainMTP && k.given {
+			fail(k.key, "%s and train_mtp do not go together: remove one of them", k.key)
+		}
+	}
+}
+
 // samplePrompts returns the prompts that the run continues as samples: those of SamplePrompts, or else the single
 // SamplePrompt; nil if neither is given.
 func (c *Config) samplePrompts() []string {
@@ -155,6 +168,9 @@ func (c *Config) warnings(held bool) {
 	}
 	if c.SaveOnlyModel || c.SaveStrategy == "no" {
 		ignored("optimizer_zstd", "the optimizer's state is not saved")
+	}
+	if !c.TrainMTP {
+		ignored("mtp_loss_weight", "train_mtp is false")
 	}
 	if c.EMADecay == 0 {
 		ignored("ema_update_after_step", "ema_decay is 0")

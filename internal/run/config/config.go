@@ -145,7 +145,10 @@ type Config struct {
 	Freeze, Unfrozen []string
 	// LabelSmoothing and ZLoss are the weights of two terms that the training loss adds to −log p; see op.LossTerms.
 	LabelSmoothing, ZLoss float64
-	NoiseAlpha            float64 // alpha of op.Noise, the noise on embeddings; 0: no noise
+	// TrainMTP trains the module for multi-token prediction, whose loss counts MTPLossWeight times.
+	TrainMTP      bool
+	MTPLossWeight float64
+	NoiseAlpha    float64 // alpha of op.Noise, the noise on embeddings; 0: no noise
 	// DPO holds the keys under `dpo:` as given; nil: no preference training. Method Preference parses them.
 	DPO map[string]any
 
@@ -230,7 +233,7 @@ func Default() *Config {
 		ResizeVocabMultiple: 64, DatasetFormat: "auto", MixStrategy: "concat", MaxSeqLen: 2048, Packing: Auto, EnableThinking: Auto, Shuffle: true,
 		PerDeviceTrainBatchSize: 8, GradientAccumulationSteps: 1, NumTrainEpochs: 3,
 		LearningRate: 5e-5, LRScheduler: "linear", DecayRatio: 0.1,
-		Optim: "adamw", Momentum: 0.95, Nesterov: true, NSSteps: 5, AdjustLR: "original", AdamBeta1: 0.9, AdamBeta2: 0.999, AdamEpsilon: 1e-8, MaxGradNorm: 1, Clip: "global",
+		Optim: "adamw", Momentum: 0.95, Nesterov: true, NSSteps: 5, AdjustLR: "original", AdamBeta1: 0.9, AdamBeta2: 0.999, AdamEpsilon: 1e-8, MTPLossWeight: 0.3, MaxGradNorm: 1, Clip: "global",
 		OutputDir: "trainer_output", SaveStrategy: "steps", SaveSteps: 500, KeepCheckpoints: true, EvalStrategy: "steps", SaveDType: "bf16", Resume: "auto",
 		LoggingSteps: 10, MaxNonfiniteSteps: 3, Seed: 42,
 		SampleMaxNewTokens: 200, SampleTemperature: 0.7, SampleTopP: 0.95,

@@ -62,6 +62,7 @@ clip: layerwise
 label_smoothing_factor: 0.1
 z_loss_coef: 1e-4
 neftune_noise_alpha: 5
+mtp_loss_weight: 0.2
 freeze: ['layers\.0\.', norm]
 unfrozen_parameters: [lm_head]
 ema_decay: 0.99
@@ -165,7 +166,7 @@ func TestPrintedConfigsParseToEqual(t *testing.T) {
 // covers all keys.
 func TestEverythingIsCovered(t *testing.T) {
 	c, d := mustParse(t, everything), Default()
-	same := map[string]bool{"mask_history": true, "dpo": true, "val_size": true, "datasets": true, "eval_datasets": true, "evals_per_epoch": true, "saves_per_epoch": true}
+	same := map[string]bool{"mask_history": true, "dpo": true, "val_size": true, "datasets": true, "eval_datasets": true, "evals_per_epoch": true, "train_mtp": true, "saves_per_epoch": true}
 	eachKey(func(k *key) {
 		if k.print(c) == k.print(d) && !same[k.name] {
 			t.Errorf("%s is at its default", k.name)

@@ -65,7 +65,7 @@ var setKeys = []setKey{
 // and content to the names that these fields have in the data.
 const mappingsKey = "message_property_mappings"
 
-// textOf returns a function that parses a text field of a data set and stores it. at returns the field's address in
+// textOf returns a function that parses a text field of a data set and stores it. `at` returns the field's address in
 // the data set.
 func textOf(at func(*data.Set) *string) func(*data.Set, *setter) error {
 	return func(s *data.Set, e *setter) error { return e.text(at(s)) }
@@ -80,7 +80,7 @@ func shownText(at func(*data.Set) *string) func(*data.Set) any {
 	}
 }
 
-// wholeOf returns a function that parses a whole number of at least 0 and stores it in a data set. at returns the
+// wholeOf returns a function that parses a whole number of at least 0 and stores it in a data set. `at` returns the
 // field's address in the data set.
 func wholeOf(at func(*data.Set) *int) func(*data.Set, *setter) error {
 	return func(s *data.Set, e *setter) error {

@@ -47,7 +47,7 @@ var badConfigs = []string{
 	"dpo: {beta: 1}\nlabel_smoothing_factor: 0.1\nz_loss_coef: 0.1\nneftune_noise_alpha: 5\ntrain_on_prompt: true\ncompare_bigram: true\nval_size: 1",
 	// Keys that contradict or need each other.
 	"val_size: 3\neval_dataset: x", "eval_strategy: no\nval_size: 2\ncompare_bigram: true", "compare_bigram: true", "interleave_probs: 0.5,0.5",
-	"dataset: a\nmix_strategy: interleave_under\ninterleave_probs: [0.5, 0.5]", "mask_history: true\ntrain_on_prompt: true", "output_dir: ''",
+	"dataset: a\nmix_strategy: interleave_under\ninterleave_probs: [0.5, 0.5]", "mask_history: true\ntrain_on_prompt: true", "train_mtp: true\ndpo: {beta: 1}\nsample_prompts: [a]\nsample_steps: 1", "output_dir: ''",
 	"lr_scheduler_type: wsd\nmax_steps: 5\nnum_decay_steps: 9", "optim: muon\nlearning_rate: 0\nmuon_lr: 1", "max_steps: 5\nema_decay: 0.9\nema_update_after_step: 5",
 	"param_dir: /x", "compress: byteplane", "optim: sgd\nnesterov: true", "save_best: true", "save_best: true\nval_size: 1\neval_strategy: 'no'",
 	"save_best: true\nval_size: 1", "save_best: true\nval_size: 1\neval_steps: 1\nsave_strategy: 'no'", "sample_steps: 5", "datasets: [a]\ndataset: b",

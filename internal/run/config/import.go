@@ -99,7 +99,7 @@ func (v value) has(name string) bool {
 	return slices.ContainsFunc(v.fields, func(f field) bool { return f.name == name })
 }
 
-// ReadImport reads another tool's config. from is one of ToolWords; empty: the keys decide. It returns an error if
+// ReadImport reads another tool's config. `from` is one of ToolWords; empty: the keys decide. It returns an error if
 // the file is no config, if no tool recognizes it, or if its training method does not exist in mt.
 func ReadImport(file, from string) (*Import, error) {
 	src, err := readConfig(file)
@@ -209,7 +209,7 @@ func (im *importer) lose(e entry, why string) {
 	im.lines = append(im.lines, Line{Key: e.spelled, Fate: Lost, Why: why, theirs: e})
 }
 
-// refuse records the error that mt has no such training method as e asks for; why gives the reason. The import fails
+// refuse records the error that mt has no such training method as e asks for; `why` gives the reason. The import fails
 // with the first error that was recorded.
 func (im *importer) refuse(e entry, why string) {
 	if im.refused == nil {
@@ -408,7 +408,7 @@ func idleIf(text, why, lost string) rule {
 	}
 }
 
-// idle returns a rule that drops a key whatever its value. why is the reason that the report gives.
+// idle returns a rule that drops a key whatever its value. `why` is the reason that the report gives.
 func idle(why string) rule { return func(im *importer, e entry) { im.idle(e, why) } }
 
 // unlessOff returns a rule that applies r, but drops the key if its value switches it off.

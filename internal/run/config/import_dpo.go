@@ -49,7 +49,7 @@ func (im *importer) giveDPO(e entry, parts ...dpoPart) {
 func (im *importer) part(key, to string) dpoPart { return dpoPart{key, to, im.doc.get(key)} }
 
 // inDPO returns a rule for a key whose value giveDPO has already put under `dpo:` as to. The rule only reports this,
-// or drops the key if it is 0 or on is false. on reports whether the config trains by DPO.
+// or drops the key if it is 0 or on is false. `on` reports whether the config trains by DPO.
 func inDPO(to string, on func(im *importer) bool) rule {
 	return func(im *importer, e entry) {
 		if zero, ok := e.val.float(); !on(im) || ok && zero == 0 && to != "beta" {

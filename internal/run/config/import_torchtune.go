@@ -224,8 +224,8 @@ var torchtuneData = map[string]map[string]string{
 // torchtuneFields maps keys of torchtune's data sets to keys of an item of datasets.
 var torchtuneFields = map[string]string{"source": "path", "split": "split", "data_files": "data_files", "subset": "name", "name": "name", "column": "field", "conversation_column": "field_messages"}
 
-// torchtuneSets returns a rule for dataset or dataset_val, a _component_ or a list of them. The rule makes a list of
-// data sets and gives it to the key of mt called key.
+// torchtuneSets returns a rule for torchtune's keys dataset and dataset_val. Their value is one component (a mapping
+// with the key _component_) or a list of components. The rule makes a list of data sets, the value of mt's key `key`.
 func torchtuneSets(key string) rule {
 	return func(im *importer, e entry) {
 		out := value{kind: list, pos: e.val.pos}

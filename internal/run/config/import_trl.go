@@ -126,7 +126,7 @@ func trlDType(im *importer, e entry) {
 
 // trlOnly returns a rule for TRL's key assistant_only_loss or completion_only_loss. other is the name of the second of
 // these keys. If the value is false, mt trains on prompts too, unless the other key is true: TRL supervises only
-// tokens that both masks keep. why is the reason for dropping a key that is true.
+// tokens that both masks keep. `why` is the reason for dropping a key that is true.
 func trlOnly(other, why string) rule {
 	return func(im *importer, e entry) {
 		switch {

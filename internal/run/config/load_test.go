@@ -408,7 +408,8 @@ func TestForeignKeysWarnOnce(t *testing.T) {
 
 func TestWarnings(t *testing.T) {
 	for text, want := range map[string]string{
-		"eval_steps: 5": "eval_steps has no effect: there is neither eval_dataset nor val_size",
+		"mtp_loss_weight: 0.1": "mtp_loss_weight has no effect: train_mtp is false",
+		"eval_steps: 5":        "eval_steps has no effect: there is neither eval_dataset nor val_size",
 		"lr_scheduler_type: constant\nmin_lr_ratio: 0.1": "min_lr_ratio has no effect: lr_scheduler_type is constant",
 		"decay_ratio: 0.3":                   "decay_ratio has no effect: lr_scheduler_type is linear",
 		"num_decay_steps: 3":                 "num_decay_steps has no effect: lr_scheduler_type is linear",

@@ -350,7 +350,7 @@ func (c *Config) Restart(step int) (meaning string) {
 	return fmt.Sprintf("%s, from %s to %s", text, rate(c.Schedule(step+1)), rate(c.Schedule(c.MaxSteps)))
 }
 
-// meaning describes for the user how the learning rate changes after step. was is the learning rate that the old
+// meaning describes for the user how the learning rate changes after step. `was` is the learning rate that the old
 // schedule had at step. It returns "" if no step is left.
 func (c *Config) meaning(was float64, step int) string {
 	if step >= c.MaxSteps {

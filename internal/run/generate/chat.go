@@ -68,7 +68,7 @@ func Chat(ctx context.Context, o ChatOptions) (err error) {
 func (c *chat) check(in *open.Inputs) (notes []string, err error) {
 	spec := in.Config.DataSpec()
 	spec.Tokenizer, spec.ModelDir, spec.VocabSize = in.Tokenizer, in.ModelDir, in.Model.VocabSize
-	c.positions, c.limit = in.Model.MostPositions()
+	c.positions, c.limit = in.Model.MostPositions(in.Config.Device)
 	c.d, err = data.NewDialogue(spec)
 	var wrong *data.SpecError
 	if errors.As(err, &wrong) {

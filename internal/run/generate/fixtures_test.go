@@ -32,8 +32,13 @@ func TestFixtureLogits(t *testing.T) {
 			f := testkit.Must(reference.LoadFixture(dir))(t)
 			t.Run("cpu", func(t *testing.T) {
 				dev := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
-				compareLogits(t, dev, f, 0, 1)
-				compareLogits(t, dev, f, 1, 1)
+				for row := range 2 {
+					together := 1
+					if n := len(f.Rows[row].IDs); f.Config.Chooses(n) {
+						together = n // among equal scores the choice depends on the number of keys, so only whole rows compare
+					}
+					compareLogits(t, dev, f, row, together)
+				}
 				if err := dev.Close(); err != nil {
 					t.Error(err)
 				}
@@ -41,6 +46,9 @@ func TestFixtureLogits(t *testing.T) {
 			t.Run("cuda", func(t *testing.T) {
 				if testkit.NotShort(t); !slices.Contains(onGPU, filepath.Base(dir)) {
 					testkit.LongOnly(t)
+				}
+				if f.Config.Chooses(len(f.Rows[0].IDs)) {
+					t.Skip("only the CPU device attends to keys that an indexer chooses")
 				}
 				dev := openGPU(t)
 				for row := range f.Logits {

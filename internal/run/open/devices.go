@@ -396,7 +396,7 @@ func (p *choosing) takeGPU(o settings.Options) error {
 	return nil
 }
 
-// planOnPaper prepares the plan for a GPU that this machine does not have, with device_memory bytes. why says why
+// planOnPaper prepares the plan for a GPU that this machine does not have, with device_memory bytes. `why` says why
 // there is no GPU; the note to the user begins with it.
 func (p *choosing) planOnPaper(why string) {
 	p.context = cuda.AssumedContext

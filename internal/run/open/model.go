@@ -62,6 +62,11 @@ func readModel(c *config.Config) (m *Model, err error) {
 	if err != nil && c.Model.Path == "" {
 		return nil, c.Errorf("model", "%v", err)
 	}
+	if err == nil && c.TrainMTP {
+		if err := m.Config.PredictAhead(); err != nil {
+			return nil, c.Errorf("train_mtp", "train_mtp: %w", err)
+		}
+	}
 	m.Stored = m.Config
 	return m, err
 }

@@ -79,6 +79,11 @@ func (in *Inputs) LoadModel(store *host.Store, upper bool, pool *parallel.Pool, 
 	if err := startRows(store, in.Opened.newRows(), in.Opened.known, upper, pool); err != nil {
 		return err
 	}
+	for _, name := range unexpected {
+		if c := in.Opened.Stored; c.Ahead > 0 && c.PredictsAhead(name) {
+			return in.Config.Errorf("train_mtp", "train_mtp trains one module for multi-token prediction, but %s has more: tensor %q", in.ModelDir, name)
+		}
+	}
 	for _, note := range in.notTrained(unexpected) {
 		l.Above(note)
 	}

@@ -59,7 +59,7 @@ func boundHere(r *resolve.Resolved) (_ *plan.Bound, err error) {
 }
 
 // updateRate returns the bytes per second that an update by o reads and writes in host memory. split says that weights
-// stream as bf16 (high halves) with lower halves beside them. alone says that there are no lower halves (bf16 master
+// stream as bf16 (high halves) with lower halves beside them. `alone` says that there are no lower halves (bf16 master
 // weights).
 func updateRate(o optim.Optimizer, pool *parallel.Pool, split, alone bool) (rate float64, err error) {
 	const cols = 1 << 10

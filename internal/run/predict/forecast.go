@@ -2,6 +2,7 @@ package predict
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -49,10 +50,10 @@ type Predicted struct {
 }
 
 // predictTraced predicts the plan. If the key trace is set, it also writes the predicted timeline to that file.
-func predictTraced(r *resolve.Resolved, m *rates.Machine) (*Prediction, error) {
+func predictTraced(ctx context.Context, r *resolve.Resolved, m *rates.Machine) (*Prediction, error) {
 	path := r.Config.Trace
 	if path == "" {
-		return Predict(r.Plan, m)
+		return Predicting{Batch: FullBatch(r.Plan)}.Predict(ctx, r.Plan, m)
 	}
 	if err := report.CheckTrace(r.Config); err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func predictTraced(r *resolve.Resolved, m *rates.Machine) (*Prediction, error) {
 	}
 	var failed error
 	to := timeline.NewFile(f, strings.HasSuffix(path, ".gz"), func(err error) { failed = err })
-	p, err := Predicting{Batch: FullBatch(r.Plan), to: timeline.New(timeline.Options{Process: "predicted", File: to})}.Predict(r.Plan, m)
+	p, err := Predicting{Batch: FullBatch(r.Plan), to: timeline.New(timeline.Options{Process: "predicted", File: to})}.Predict(ctx, r.Plan, m)
 	to.Close()
 	if err == nil && failed != nil {
 		err = fmt.Errorf("trace %s: %w", path, report.Reason(failed))

@@ -39,9 +39,10 @@ type hosted struct {
 // bring.
 const unlimited = 1e3
 
-// hosts predicts q on m with fewer hosts and finds when computing hides the network. It returns nil for a single
+// hosts predicts q with fewer hosts and finds when computing hides the network. It returns nil for a single
 // host.
-func hosts(q plan.Request, m *rates.Machine) (*hosting, error) {
+func (f *forecaster) hosts(q plan.Request) (*hosting, error) {
+	m := f.machine
 	if q.Ranks <= 1 {
 		return nil, nil
 	}
@@ -65,7 +66,7 @@ func hosts(q plan.Request, m *rates.Machine) (*hosting, error) {
 	}
 	var on [2][]Swept // [0]: with the network; [1]: with an infinitely fast network
 	for i, machine := range []*rates.Machine{m, &endless} {
-		tried, err := tryAll(append(variants, grown...), machine)
+		tried, err := f.tryAll(append(variants, grown...), machine, 0, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
+	"mt/internal/run/settings"
 	"mt/internal/testkit"
 	"mt/model"
 	"mt/plan"
@@ -26,7 +27,7 @@ func TestHosts(t *testing.T) {
 	on := func(gbps float64) (*hosting, string) {
 		t.Helper()
 		m.Network = &rates.Network{Rate: gbps}
-		h := testkit.Must(hosts(q, m))(t)
+		h := testkit.Must(newForecaster(t.Context(), m, settings.Options{}).hosts(q))(t)
 		var text bytes.Buffer
 		testkit.NoError(t, h.write(&text))
 		return h, text.String()
@@ -59,7 +60,7 @@ func TestHosts(t *testing.T) {
 		t.Errorf("a slow network hides from %d tokens on:\n%s", slow.HidesFrom, slowText)
 	}
 	q.Ranks = 1
-	if h, err := hosts(q, m); h != nil || err != nil {
+	if h, err := newForecaster(t.Context(), m, settings.Options{}).hosts(q); h != nil || err != nil {
 		t.Errorf("one host: %+v, %v", h, err)
 	}
 }

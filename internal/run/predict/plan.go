@@ -1,7 +1,9 @@
 package predict
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -21,11 +23,13 @@ import (
 
 // Plan prints what a run of c would take, from the configuration alone. It reads no data and no output_dir, and needs
 // no GPU if device_memory gives the GPU's size.
-func Plan(c *config.Config, o settings.Options) error {
+//
+// If ctx is cancelled, it ends soon with ErrInterrupted.
+func Plan(ctx context.Context, c *config.Config, o settings.Options) error {
 	if m := o.Forecast.Machine; m != nil && !c.PeerCopies {
 		o.Forecast.Machine = m.WithoutPeers()
 	}
-	return Print(c, o, func(o settings.Options) (*save.Output, error) {
+	err := Print(ctx, c, o, func(o settings.Options) (*save.Output, error) {
 		in, err := open.Open(c, o, open.Asks{Sketch: true, Paper: true})
 		if err != nil {
 			return nil, err
@@ -38,10 +42,14 @@ func Plan(c *config.Config, o settings.Options) error {
 		}
 		return save.NewOutput(r), nil
 	})
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return settings.ErrInterrupted
+	}
+	return err
 }
 
 // Print prints the plan of a run with the settings c. begin opens and plans that run without allocating memory.
-func Print(c *config.Config, o settings.Options, begin func(o settings.Options) (*save.Output, error)) (err error) {
+func Print(ctx context.Context, c *config.Config, o settings.Options, begin func(o settings.Options) (*save.Output, error)) (err error) {
 	r, err := begin(o)
 	if err != nil {
 		return err
@@ -55,7 +63,7 @@ func Print(c *config.Config, o settings.Options, begin func(o settings.Options) 
 	if from := r.From; from.Dir != "" {
 		fmt.Fprintf(o.Stderr, "note: the run goes on from %s, step %d of %d\n", from.Dir, from.State.Step, r.Config.MaxSteps)
 	}
-	f, err := forecast(r.Resolved, o.Forecast)
+	f, err := forecast(ctx, r.Resolved, o)
 	if err != nil {
 		return err
 	}
@@ -79,40 +87,45 @@ type Outlook struct {
 	source      string   // source of the rates
 }
 
-// forecast predicts the run on the machine in f. Without a machine it measures this one and returns a lower bound on
+// forecast predicts the run on o's machine. Without a machine it measures this one and returns a lower bound on
 // the step time instead.
-func forecast(r *resolve.Resolved, f settings.Forecast) (o Outlook, err error) {
-	m := f.Machine
+func forecast(ctx context.Context, r *resolve.Resolved, o settings.Options) (out Outlook, err error) {
+	m := o.Forecast.Machine
 	if m == nil {
-		if o.bound, err = boundHere(r); o.bound != nil && err == nil {
-			o.pass, err = timePass(r, o.bound.Rates)
+		if out.bound, err = boundHere(r); out.bound != nil && err == nil {
+			out.pass, err = timePass(r, out.bound.Rates)
 		}
-		return o, err
+		return out, err
 	}
-	p, err := predictTraced(r, m)
+	f := newForecaster(ctx, m, o)
+	defer f.line.End()
+	f.of = expected(r.Asked, o.Forecast.Sweep)
+	p, err := predictTraced(ctx, r, m)
 	if err != nil {
-		return o, err
+		return out, err
 	}
-	o.prediction, o.source = describe(m, p), m.Source
-	if o.pass, err = timePass(r, passRates(r, m)); err != nil {
-		return o, err
+	out.prediction, out.source = describe(m, p), m.Source
+	f.made = []made{{r.Plan, m, out.prediction}}
+	f.tell(1)
+	if out.pass, err = timePass(r, paces(r.Plan, m)); err != nil {
+		return out, err
 	}
-	if o.recommended, err = recommend(r.Asked, m, o.prediction); err != nil {
-		return o, err
+	if out.recommended, err = f.recommend(r.Asked, out.prediction); err != nil {
+		return out, err
 	}
 	s, err := SmallestOf(r)
 	if err != nil {
-		return o, err
+		return out, err
 	}
-	o.smallest = &s
-	if o.scaling, err = scale(r.Asked, m); err != nil {
-		return o, err
+	out.smallest = &s
+	if out.scaling, err = f.scale(r.Asked); err != nil {
+		return out, err
 	}
-	if o.hosting, err = hosts(r.Asked, m); err != nil {
-		return o, err
+	if out.hosting, err = f.hosts(r.Asked); err != nil {
+		return out, err
 	}
-	o.sweep, err = sweep(f.Sweep, r.Asked, m)
-	return o, err
+	out.sweep, err = f.tryAll(sweep(o.Forecast.Sweep, r.Asked), m, 0, 0)
+	return out, err
 }
 
 // Show prints the run's memory, disk space and step time.
@@ -320,11 +333,11 @@ func passSteps(r *resolve.Resolved) (n int) {
 	return n
 }
 
-// passRates returns the rates of all m's devices together, for the bound on the reference pass.
-func passRates(r *resolve.Resolved, m *rates.Machine) plan.Rates {
-	at, n := plan.Rates{Host: m.Host.Bandwidth * 1e9}, float64(r.Plan.Lanes())
-	for lane := range r.Plan.Lanes() {
-		flops, link := m.On(lane).Pace(r.Config.ComputeDType)
+// paces returns the mean rates of m's devices in the run r, for lower bounds.
+func paces(r *plan.Run, m *rates.Machine) plan.Rates {
+	at, n := plan.Rates{Host: m.Host.Bandwidth * 1e9}, float64(r.Lanes())
+	for lane := range r.Lanes() {
+		flops, link := m.On(lane).Pace(r.Spec.Act.String())
 		at.MatMul, at.Link = at.MatMul+flops/n, at.Link+link/n
 	}
 	return at

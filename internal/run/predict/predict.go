@@ -1,7 +1,10 @@
 package predict
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -34,7 +37,7 @@ func (p *Prediction) Step() time.Duration { return p.Report.Elapsed }
 
 // Predict predicts a step of r on machine m, with full rows of random tokens.
 func Predict(r *plan.Run, m *rates.Machine) (*Prediction, error) {
-	return Predicting{Batch: FullBatch(r)}.Predict(r, m)
+	return Predicting{Batch: FullBatch(r)}.Predict(context.Background(), r, m)
 }
 
 // PredictTimes predicts the operations of PredictedSteps steps of r on machine m, with full rows of random tokens.
@@ -44,7 +47,7 @@ func PredictTimes(r *plan.Run, m *rates.Machine) ([]wrap.OpTime, error) {
 	_, err := Predicting{Batch: FullBatch(r), wrap: func(d device.Device) device.Device {
 		timed = wrap.Profile(d)
 		return timed
-	}}.Predict(r, m)
+	}}.Predict(context.Background(), r, m)
 	if err != nil {
 		return nil, err
 	}
@@ -56,28 +59,41 @@ type Predicting struct {
 	Batch *data.Batch                       // the same in every step
 	to    *timeline.Recorder                // nil: no timeline
 	wrap  func(device.Device) device.Device // wraps the device; nil: no wrapper
+	limit float64                           // seconds; a step that takes longer has an empty report; 0: no limit
 }
 
-// Predict predicts a step of r on machine m.
-func (how Predicting) Predict(r *plan.Run, m *rates.Machine) (*Prediction, error) {
+// Predict predicts a step of r on machine m. If ctx is cancelled, it returns ctx's error soon. A
+// timeline or a wrapped device gets all PredictedSteps steps; otherwise the prediction ends with the
+// step that counts.
+func (how Predicting) Predict(ctx context.Context, r *plan.Run, m *rates.Machine) (*Prediction, error) {
 	var p Prediction
 	var before virtual.Use
 	norm := 0.0
 	if r.Clip {
 		norm = 1
 	}
-	err := actors.Predict(actors.Options{Plan: r, MaxGradNorm: norm, Timeline: how.to, Wrap: how.wrap,
+	err := actors.Predict(ctx, actors.Options{Plan: r, MaxGradNorm: norm, Timeline: how.to, Wrap: how.wrap,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: PredictedSteps, MaxNonFinite: 1, NoSave: true,
 			LR: func(int) float64 { return 0 }, DataPos: func(int) int64 { return 0 }},
 		Batch: func(int, bool) (*data.Batch, error) { return how.Batch, nil }},
-		m, func(s actors.StepReport, used virtual.Use) {
+		m, func(s actors.StepReport, used virtual.Use) (seconds float64) {
 			if s.Step == countedStep {
 				p.Report, p.Use = s, used.Since(before)
 			}
 			before = used
+			switch {
+			case how.to != nil || how.wrap != nil:
+				return math.Inf(1)
+			case s.Step == countedStep:
+				return 0
+			}
+			return cmp.Or(how.limit, math.Inf(1))
 		})
 	if err != nil {
 		return nil, fmt.Errorf("predict a step: %w", err)
+	}
+	if p.Report.Step == 0 { // too slow
+		return &p, nil
 	}
 	p.Counted, p.Executed = report.FLOPs(r)(p.Report.Tokens, p.Report.AttendedPairs, p.Report.AttendedAgain)
 	return &p, nil

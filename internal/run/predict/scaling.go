@@ -52,9 +52,10 @@ type gain struct {
 // than this.
 const limiting = 0.1
 
-// scale predicts q on m with 1, 2, 4 and so on up to q's number of devices, and finds what limits each number. It
+// scale predicts q with 1, 2, 4 and so on up to q's number of devices, and finds what limits each number. It
 // returns nil for a single device.
-func scale(q plan.Request, m *rates.Machine) (*scaling, error) {
+func (f *forecaster) scale(q plan.Request) (*scaling, error) {
+	m := f.machine
 	if q.Devices <= 1 {
 		return nil, nil
 	}
@@ -71,7 +72,7 @@ func scale(q plan.Request, m *rates.Machine) (*scaling, error) {
 	}
 	on := map[string][]Swept{}
 	for name, machine := range map[string]*rates.Machine{"": m, "host": fasterHost(m), "links": fasterLinks(m)} {
-		tried, err := tryAll(variants, machine)
+		tried, err := f.tryAll(variants, machine, 0, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -94,7 +95,7 @@ func scale(q plan.Request, m *rates.Machine) (*scaling, error) {
 		}
 		out.Counts = append(out.Counts, line)
 	}
-	return out, out.advise(q, m)
+	return out, f.advise(out, q)
 }
 
 // gainOf returns how many more tokens per second s has than base, as a part of base's. It returns 0 if s or base has
@@ -155,7 +156,7 @@ func (s *scaled) judge() {
 }
 
 // advise predicts the run with each of several changes, such as a faster host, and lists those that help in s.Help.
-func (s *scaling) advise(q plan.Request, m *rates.Machine) error {
+func (f *forecaster) advise(s *scaling, q plan.Request) error {
 	last := s.Counts[len(s.Counts)-1]
 	if last.Predicted == nil {
 		return nil
@@ -170,7 +171,7 @@ func (s *scaling) advise(q plan.Request, m *rates.Machine) error {
 	if halves.MicroBatchTokens = max(q.RowTokens, r.Limits.MicroBatchTokens/2); halves.MicroBatchTokens < r.Limits.MicroBatchTokens {
 		variants = append(variants, variant{fmt.Sprintf("pipeline.micro_batch_tokens: %d", halves.MicroBatchTokens), halves})
 	}
-	tried, err := tryAll(variants, m)
+	tried, err := f.tryAll(variants, f.machine, 0, 0)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
+	"mt/internal/run/settings"
 	"mt/internal/testkit"
 	"mt/layers/schedule"
 	"mt/model"
@@ -49,7 +50,7 @@ func TestScaling(t *testing.T) {
 			m := testkit.Must(rates.Find("h100+ddr5-4800x8"))(t)
 			q := q
 			tc.change(&q, m)
-			s := testkit.Must(scale(q, m))(t)
+			s := testkit.Must(newForecaster(t.Context(), m, settings.Options{}).scale(q))(t)
 			var text bytes.Buffer
 			testkit.NoError(t, s.write(&text))
 			last := s.Counts[len(s.Counts)-1]
@@ -70,12 +71,12 @@ func TestScaling(t *testing.T) {
 			}
 		})
 	}
-	if s, err := scale(plan.Request{Devices: 1}, nil); s != nil || err != nil {
+	if s, err := newForecaster(t.Context(), nil, settings.Options{}).scale(plan.Request{Devices: 1}); s != nil || err != nil {
 		t.Errorf("a table over one device: %v, %v", s, err)
 	}
 	q.DeviceMemory = 1 << 20
 	m := testkit.Must(rates.Find("h100"))(t)
-	s := testkit.Must(scale(q, m))(t)
+	s := testkit.Must(newForecaster(t.Context(), m, settings.Options{}).scale(q))(t)
 	var text bytes.Buffer
 	if err := s.write(&text); err != nil || strings.Count(text.String(), "of device memory") != 3 {
 		t.Errorf("runs that do not fit: %v\n%s", err, &text)

@@ -1,8 +1,6 @@
 package predict
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -11,9 +9,7 @@ import (
 
 	"mt/actors"
 	"mt/base/human"
-	"mt/base/parallel"
 	"mt/plan"
-	"mt/plan/rates"
 )
 
 // Swept is one line of a table over batch sizes, sequence lengths, depths, devices or hosts.
@@ -27,45 +23,10 @@ type Swept struct {
 	Problem   string     `json:"problem,omitempty"` // why there is no prediction
 }
 
-// try plans the run that q requests and predicts one of its steps on m. If q has no plan, the line says why in
-// Problem. what becomes the label of the line.
-func try(what string, q plan.Request, m *rates.Machine) (Swept, error) {
-	s := Swept{What: what, Rows: q.Rows, RowTokens: q.RowTokens}
-	r, err := plan.Resolve(q)
-	lack, depth := (*plan.NotFitting)(nil), (*plan.BadDepth)(nil)
-	switch {
-	case errors.As(err, &lack):
-		s.Problem = fmt.Sprintf("needs %s of %s memory", human.Bytes(lack.Need), lack.Where)
-		return s, nil
-	case errors.As(err, &depth):
-		s.Problem = depth.Why
-		return s, nil
-	case err != nil:
-		return s, err
-	}
-	t := r.Table()
-	s.Device, s.Host = t.Device, t.Host
-	p, err := Predict(r, m)
-	if err == nil {
-		s.Predicted = describe(m, p)
-	}
-	return s, err
-}
-
 // variant is a request for a plan that is to be predicted, with the label of its line in a table.
 type variant struct {
 	what string
 	q    plan.Request
-}
-
-// tryAll plans and predicts all variants on m, several at the same time, and returns the results in the order of
-// variants.
-func tryAll(variants []variant, m *rates.Machine) ([]Swept, error) {
-	out, errs := make([]Swept, len(variants)), make([]error, len(variants))
-	pool := parallel.New(0)
-	defer pool.Close()
-	pool.Run(len(variants), func(i int) { out[i], errs[i] = try(variants[i].what, variants[i].q, m) })
-	return out, errors.Join(errs...)
 }
 
 // mostSweptTokens is the largest step of a sweep, in tokens; mostSwept is the largest number of lines.
@@ -86,25 +47,23 @@ func lengths(q plan.Request) (out []variant) {
 	tokens := q.Rows * q.RowTokens
 	for length := 1024; length <= mostSweptTokens && len(out) < mostSwept+2; length *= 2 {
 		v := q
-		v.RowTokens, v.Rows, v.Positions = length, max(1, tokens/length), 0
+		v.RowTokens, v.Rows, v.Positions, v.Document = length, max(1, tokens/length), 0, 0
 		out = append(out, variant{fmt.Sprintf("%d rows of %d tokens", v.Rows, length), v})
 	}
 	return out
 }
 
-// sweep predicts variants of q on m in which one size changes. what names the size: batch, seq or depth; "" predicts
-// nothing.
-func sweep(what string, q plan.Request, m *rates.Machine) ([]Swept, error) {
-	var all []variant
+// sweep returns variants of q in which one size changes. `what` names the size: batch, seq or depth; "" returns none.
+func sweep(what string, q plan.Request) []variant {
 	switch what {
 	case "batch":
-		all = batches(q)
+		return batches(q)
 	case "seq":
-		all = lengths(q)
+		return lengths(q)
 	case "depth":
-		all = depths(q, actors.StallWeights, actors.StallGradBuffer, actors.StallActivation)
+		return depths(q, actors.StallWeights, actors.StallGradBuffer, actors.StallActivation)
 	}
-	return tryAll(all, m)
+	return nil
 }
 
 // depths returns variants of q in each of which one pipeline depth differs. It takes the depths that can reduce stalls
@@ -145,23 +104,26 @@ type recommendation struct {
 // gain in throughput that recommended depths must bring.
 const closeEnough, worthIt = 0.95, 0.02
 
-// recommend returns the recommended rows per step and depths for q on m. It predicts other batch sizes, and depths
-// that reduce the stalls in now, the prediction for q itself.
-func recommend(q plan.Request, m *rates.Machine, now *Predicted) (*recommendation, error) {
+// recommend returns the recommended rows per step and depths for q. It predicts other batch sizes, and depths that
+// reduce the stalls in now, the prediction for q itself. A variant too slow to be recommended is predicted no further
+// than needed to know that.
+func (f *forecaster) recommend(q plan.Request, now *Predicted) (*recommendation, error) {
 	rate := func(s Swept) float64 {
 		if s.Predicted == nil {
 			return 0
 		}
 		return s.Predicted.TokensPerSecond
 	}
-	byRate := func(a, b Swept) int { return cmp.Compare(rate(a), rate(b)) }
-	tried, err := tryAll(batches(q), m)
+	tried, err := f.tryAll(batches(q), f.machine, closeEnough, 0)
 	if err != nil {
 		return nil, err
 	}
-	best, out := slices.MaxFunc(tried, byRate), &recommendation{}
+	best, out := 0.0, &recommendation{}
 	for _, s := range tried {
-		if rate(s) > 0 && rate(s) >= closeEnough*rate(best) {
+		best = max(best, rate(s))
+	}
+	for _, s := range tried {
+		if rate(s) > 0 && rate(s) >= closeEnough*best {
 			out.Rows, out.TokensPerSecond = s.Rows, rate(s)
 			break
 		}
@@ -173,7 +135,8 @@ func recommend(q plan.Request, m *rates.Machine, now *Predicted) (*recommendatio
 		}
 	}
 	variants := depths(q, causes...)
-	if tried, err = tryAll(variants, m); err != nil {
+	f.of += len(variants) - len(depths(q, recommendedFor...))
+	if tried, err = f.tryAll(variants, f.machine, 1, (1+worthIt)*now.TokensPerSecond); err != nil {
 		return nil, err
 	}
 	for i, s := range tried {
@@ -189,6 +152,9 @@ func recommend(q plan.Request, m *rates.Machine, now *Predicted) (*recommendatio
 	}
 	return out, nil
 }
+
+// recommendedFor are the stalls for which other depths are predicted.
+var recommendedFor = []actors.Cause{actors.StallWeights, actors.StallGradBuffer, actors.StallActivation, actors.StallPassage}
 
 // writeSwept prints the lines of a sweep as a table.
 func writeSwept(w io.Writer, rows []Swept) error {

@@ -163,12 +163,21 @@ func (m StepMetrics) scalars() []Scalar {
 		name  string
 		value any
 	}{{"train/loss", m.Loss}, {"train/step_loss", m.StepLoss}, {"train/grad_norm", m.GradNorm}} {
-		if x, ok := v.value.(float64); ok {
-			out = append(out, Scalar{Name: v.name, Value: x})
-		}
+		out = appendFinite(out, v.name, v.value)
+	}
+	if m.AheadLoss != nil {
+		out = appendFinite(out, "train/mtp_loss", *m.AheadLoss)
 	}
 	if m.PairMetrics != nil {
 		out = append(out, m.PairMetrics.scalars("train/")...)
 	}
 	return out
+}
+
+// appendFinite appends a number of a line of metrics.jsonl to list, unless it is nil because it is not finite.
+func appendFinite(list []Scalar, name string, number any) []Scalar {
+	if x, ok := number.(float64); ok {
+		list = append(list, Scalar{Name: name, Value: x})
+	}
+	return list
 }

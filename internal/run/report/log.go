@@ -164,7 +164,7 @@ type Awaited[T any] struct {
 	awaits map[int]T // values for coming checkpoints, by step
 }
 
-// Reported records the value now after a step. saved says that the state after this step goes into a checkpoint, so
+// Reported records the value `now` after a step. saved says that the state after this step goes into a checkpoint, so
 // that Take will ask for the value.
 func (w *Awaited[T]) Reported(step int, saved bool, now T) {
 	w.mu.Lock()

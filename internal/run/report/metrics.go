@@ -32,6 +32,7 @@ type StepMetrics struct {
 	Epoch         float64            `json:"epoch"`
 	Loss          any                `json:"loss"`
 	StepLoss      any                `json:"step_loss"`
+	AheadLoss     *any               `json:"mtp_loss,omitempty"`
 	WindowSteps   int                `json:"window_steps"`
 	GradNorm      any                `json:"grad_norm"`
 	LR            float64            `json:"lr"`
@@ -172,7 +173,7 @@ func (m *Meter) Step(r actors.StepReport) StepMetrics {
 	t := &m.timed
 	sec := max(t.elapsed, 1).Seconds()
 	flops, executed := m.flops(t.tokens, t.pairs, t.again)
-	out := StepMetrics{Step: r.Step, MaxSteps: m.maxSteps, Epoch: m.epoch(r.Step), Loss: number(m.Window.Mean()), StepLoss: number(r.Loss),
+	out := StepMetrics{Step: r.Step, MaxSteps: m.maxSteps, Epoch: m.epoch(r.Step), Loss: number(m.Window.Mean()), StepLoss: number(r.Loss), AheadLoss: aheadLoss(r.Ahead),
 		WindowSteps: m.Window.Steps, GradNorm: number(r.GradNorm), LR: r.LR, GroupLR: m.groups(r.LR), Tokens: r.Tokens, TokensTotal: r.TotalTokens, TimedSteps: t.steps,
 		TokPerS: float64(t.tokens) / sec, TFLOPS: flops / sec / 1e12, TFLOPSExec: executed / sec / 1e12, StepS: sec / float64(t.steps),
 		EtaS: m.eta(r.Step), H2DGBps: float64(t.h2d) / sec / 1e9, D2HGBps: float64(t.d2h) / sec / 1e9, PeerGBps: float64(t.peer) / sec / 1e9, NetworkGBps: float64(t.sent) / sec / 1e9,
@@ -193,6 +194,15 @@ func (m *Meter) Step(r actors.StepReport) StepMetrics {
 	return out
 }
 
+// aheadLoss returns the loss of multi-token prediction; nil: it is not trained.
+func aheadLoss(loss *float64) *any {
+	if loss == nil {
+		return nil
+	}
+	v := number(*loss)
+	return &v
+}
+
 // Logged begins a new window. The caller has written the last metrics that Step returned to metrics.jsonl.
 func (m *Meter) Logged() { m.Window, m.timed = checkpoint.LogWindow{}, timed{} }
 
@@ -210,6 +220,7 @@ type EvalMetrics struct {
 	Step       int   `json:"step"`
 	Loss       any   `json:"eval_loss"`
 	Perplexity any   `json:"eval_perplexity"`
+	AheadLoss  *any  `json:"eval_mtp_loss,omitempty"`
 	Tokens     int64 `json:"eval_tokens"`
 	*EvalPairMetrics
 }
@@ -288,7 +299,7 @@ func (m *PairMetrics) scalars(under string) []Scalar {
 
 // EvalMetricsOf returns the metrics of an evaluation.
 func EvalMetricsOf(r actors.EvalReport) *EvalMetrics {
-	m := EvalMetrics{Step: r.Step, Loss: number(r.Loss), Perplexity: number(math.Exp(r.Loss)), Tokens: r.Tokens}
+	m := EvalMetrics{Step: r.Step, Loss: number(r.Loss), Perplexity: number(math.Exp(r.Loss)), AheadLoss: aheadLoss(r.Ahead), Tokens: r.Tokens}
 	if r.Pairs != nil {
 		m.Perplexity, m.EvalPairMetrics = nil, (*EvalPairMetrics)(pairMetricsOf(pairLog(r.Pairs)))
 	}
@@ -308,6 +319,9 @@ func (e *Eval) text(maxSteps int) string {
 // scalars returns the numbers of an evaluation for boards.
 func (m *EvalMetrics) scalars(loss float64) []Scalar {
 	out := []Scalar{{Name: "eval/loss", Value: loss}}
+	if m.AheadLoss != nil {
+		out = appendFinite(out, "eval/mtp_loss", *m.AheadLoss)
+	}
 	if m.EvalPairMetrics != nil {
 		out = append(out, (*PairMetrics)(m.EvalPairMetrics).scalars("eval/")...)
 	}

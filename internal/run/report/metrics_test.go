@@ -24,7 +24,7 @@ import (
 )
 
 // madeUpMeter returns a meter of a run of 10 steps on an invented machine with 8 TFLOP/s. A token
-// costs 1 GFLOP, of which a quarter is recomputed, and an attention pair costs 1 MFLOP. from has
+// costs 1 GFLOP, of which a quarter is recomputed, and an attention pair costs 1 MFLOP. `from` has
 // the sums since the last logged step.
 func madeUpMeter(from checkpoint.LogWindow) *Meter {
 	return &Meter{maxSteps: 10, PeakFLOPS: 8e12, Window: from, products: func() int64 { return 0 }, groups: func(float64) map[string]float64 { return nil },

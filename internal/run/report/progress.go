@@ -111,18 +111,23 @@ func bar(share float64) string {
 	return strings.Repeat("█", min(20, n)) + strings.Repeat("░", max(0, 20-n))
 }
 
+// text formats a number of a line of metrics.jsonl, which is nil if it is not finite.
+func text(number any, format string) string {
+	if v, ok := number.(float64); ok {
+		return fmt.Sprintf(format, v)
+	}
+	return "not finite"
+}
+
 // texts returns variants of a step's progress line, each shorter than the one before. On a terminal the first begins
 // with a bar. Loss and tokens per second cover the steps since the last line of metrics.jsonl. spark is a sparkline
 // of the loss for a terminal; it may be empty.
 func (m StepMetrics) texts(interactive bool, spark string) []string {
-	loss, norm := "not finite", "not finite"
-	if v, ok := m.Loss.(float64); ok {
-		loss = fmt.Sprintf("%.4f", v)
-	}
-	if v, ok := m.GradNorm.(float64); ok {
-		norm = fmt.Sprintf("%.3f", v)
-	}
+	loss, norm := text(m.Loss, "%.4f"), text(m.GradNorm, "%.3f")
 	head := fmt.Sprintf("step %d/%d  loss %s", m.Step, m.MaxSteps, loss)
+	if m.AheadLoss != nil {
+		head += "  mtp_loss " + text(*m.AheadLoss, "%.4f")
+	}
 	if m.PairMetrics != nil {
 		head += "  " + m.PairMetrics.text()
 	}

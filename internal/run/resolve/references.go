@@ -230,8 +230,8 @@ func (r *Resolved) PassSampler(set *data.Dataset) *data.Sampler {
 // in both.
 func (r *resolving) checkPositions(m *model.Config, called string) error {
 	n := min(r.RowTokens(), r.Config.MaxSeqLen)
-	if most := m.MaxDocument(); most > 0 && n > most {
-		return r.Config.Errorf("max_seq_len", "rows have %d tokens, and %s has index_topk %d: longer documents, whose keys an indexer chooses, are not supported; "+
+	if most := m.MaxDocument(r.Config.Device); most > 0 && n > most {
+		return r.Config.Errorf("max_seq_len", "rows have %d tokens, and %s has index_topk %d: longer documents, whose keys an indexer chooses, are supported with device: cpu only; "+
 			"set max_seq_len to at most %d", n, called, most, most)
 	}
 	if n > m.MaxPositions && m.LearnedPositions {

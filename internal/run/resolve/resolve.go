@@ -87,7 +87,7 @@ func Request(in *open.Inputs) *Resolved {
 }
 
 func (r *resolving) resolve(evalOnly bool) (err error) {
-	q := r.request(evalOnly)
+	q := r.request(evalOnly).Sharing()
 	if err := r.checkPositions(r.Model, "the model"); err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ const IdleEnough = 0.25
 // request returns the request for a plan that the configuration makes. evalOnly asks for a plan of an evaluation.
 func (r *Resolved) request(evalOnly bool) plan.Request {
 	c := r.Config
-	q := plan.Request{Config: r.Model, Act: r.Act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, Preference: preferenceLoss(c),
+	q := plan.Request{Config: r.Model, Act: r.Act, Terms: op.LossTerms{Smoothing: float32(c.LabelSmoothing), Z: float32(c.ZLoss)}, Preference: preferenceLoss(c), AheadWeight: c.MTPLossWeight,
 		Noise:     op.Noise{Alpha: float32(c.NoiseAlpha), Seed: uint64(c.Seed)},
 		GradDType: c.GradDType, BF16Master: r.BF16Master() || evalOnly && !r.StartsRows(), Recompute: c.Recompute, HiddenStates: c.HiddenStates, Fused: r.Fuses(),
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
@@ -130,7 +130,7 @@ func (r *Resolved) request(evalOnly bool) plan.Request {
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
 			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead, ExchangeBuffers: c.Pipeline.ExchangeBuffers, GathersAhead: c.Pipeline.GathersAhead, StateSlots: c.Pipeline.StateSlots,
 			MatrixBuffers: c.Pipeline.MatrixBuffers}, StateDir: len(c.StateDir) > 0, ParamDir: len(c.ParamDir) > 0 && r.Ranks.Size() <= 1 && r.Hosts <= 1, Compress: c.Compress == "byteplane", HeadShards: c.Pipeline.HeadShards,
-		Rows: c.RowsPerStep(), RowTokens: r.RowTokens(), Positions: r.RopePositions(), Clip: c.WaitsForNorm(), Unified: r.Unified, OneMemory: r.Integrated, EvalOnly: evalOnly, Planes: settings.Average(r.Config).With(r.Optimizer().Planes), Optim: c.Optim,
+		Rows: c.RowsPerStep(), RowTokens: r.RowTokens(), Positions: r.RopePositions(), Document: min(r.RowTokens(), c.MaxSeqLen), Clip: c.WaitsForNorm(), Unified: r.Unified, OneMemory: r.Integrated, EvalOnly: evalOnly, Planes: settings.Average(r.Config).With(r.Optimizer().Planes), Optim: c.Optim,
 		NSSteps: settings.NSSteps(r.Config), Ranks: r.Ranks.Size(), Rank: r.Ranks.Rank(), Units: r.Optimizer().Units,
 		Context: r.ContextBytes(), DeviceMemory: r.DeviceBudget(), HostMemory: r.Share(int64(c.HostMemory))}
 	if q.HostMemory == 0 {
@@ -183,7 +183,7 @@ func (r *Resolved) checkParams() error {
 }
 
 // CheckRoom returns an error if the run needs more host memory than is available. Without this check the lack could
-// show late, because memory is filled step by step. what names the run or the reference pass in the error.
+// show late, because memory is filled step by step. `what` names the run or the reference pass in the error.
 func (r *Resolved) CheckRoom(what string) error {
 	t, room := r.Plan.Table(), r.Room()
 	need, key := t.Host, "host_memory"

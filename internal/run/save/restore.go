@@ -43,7 +43,7 @@ func (w *Weights) loading(dir string, err error) error {
 }
 
 // receive fills the store from a checkpoint that rank 0 reads for all ranks. dir names the checkpoint in errors.
-// beside selects the data to read besides the weights. If the checkpoint does not load, all ranks return the same
+// `beside` selects the data to read besides the weights. If the checkpoint does not load, all ranks return the same
 // error.
 func (w *Weights) receive(dir string, beside checkpoint.Beside) (err error) {
 	var r *checkpoint.Reader
@@ -61,7 +61,7 @@ func (w *Weights) receive(dir string, beside checkpoint.Beside) (err error) {
 }
 
 // receiveLayer fills l, layer number i, which rank 0 reads from r and sends to all. opening is rank 0's error of
-// opening the checkpoint; nil if it could. beside says what is read besides weights.
+// opening the checkpoint; nil if it could. `beside` says what is read besides weights.
 func (w *Weights) receiveLayer(dir string, r *checkpoint.Reader, opening error, i int, l *host.LayerState, beside checkpoint.Beside) error {
 	var whole wholeLayer
 	err := opening

@@ -91,7 +91,7 @@ func (f *tierFiles) linkable(o *extents.Options) {
 }
 
 // useLinks returns e if the file system lets checkpoints hard-link its files. Otherwise it returns nil and adds a note
-// with the reason. why is a reason in the configuration that is already known; "" means none.
+// with the reason. `why` is a reason in the configuration that is already known; "" means none.
 func (f *tierFiles) useLinks(e *extents.Files, why string) *extents.Files {
 	apart, not := e.IsApart()
 	if apart {
@@ -108,7 +108,7 @@ func (f *tierFiles) useLinks(e *extents.Files, why string) *extents.Files {
 func nothingMore(*extents.Options) {}
 
 // openExtents creates files with one extent (a range of bytes) for each layer. file is the pattern of their names, and
-// size returns an extent's size. Errors name an extent by the text what and the layer's number. asks sets further
+// size returns an extent's size. Errors name an extent by the text `what` and the layer's number. asks sets further
 // options.
 func (f *tierFiles) openExtents(file, what string, size func(layer int) int64, asks func(*extents.Options)) (*extents.Files, error) {
 	key := keyOf(file)

@@ -85,7 +85,7 @@ func (s *session) compare() error {
 	return nil
 }
 
-// after returns the state of training after the step that r reports. was is the state before that
+// after returns the state of training after the step that r reports. `was` is the state before that
 // step. A skipped step does not count as an update (AdamStep).
 func after(was actors.State, r actors.StepReport) actors.State {
 	now := actors.State{Step: r.Step, AdamStep: was.AdamStep + 1, Tokens: r.TotalTokens}
@@ -221,7 +221,7 @@ func (s *session) takeBest() error {
 	return nil
 }
 
-// endState returns the state that EndFile keeps. at is the state after the last step; the best evaluation is added if
+// endState returns the state that EndFile keeps. `at` is the state after the last step; the best evaluation is added if
 // it decides something.
 func (s *session) endState(at checkpoint.TrainerState) checkpoint.TrainerState {
 	if !settings.TracksBest(s.Config) {

@@ -162,7 +162,7 @@ func (t *Trials) Predict(r *plan.Run, m *rates.Machine) (*predict.Prediction, er
 		batch = predict.FullBatch(r)
 		t.batches[r.Limits.MicroBatchTokens] = batch
 	}
-	return predict.Predicting{Batch: batch}.Predict(r, m)
+	return predict.Predicting{Batch: batch}.Predict(context.Background(), r, m)
 }
 
 // OnCPU reports whether the run is on the CPU device.

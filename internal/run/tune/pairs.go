@@ -32,7 +32,7 @@ func (f Faster) open() bool { return !f.Certain() && f.Ratio > 1+alike }
 
 // pair compares two plans. It runs start and other alternately, n times each, for steps steps a run; every second pair
 // begins with other. While the result is open, it does so again, up to looks times in all. Before it does so again it
-// calls more, unless more is nil.
+// calls `more`, unless more is nil.
 func pair(ctx context.Context, start, other *contestant, n, steps int, run runner, more func()) (f Faster, err error) {
 	var ratios []float64
 	for look := range looks {

@@ -49,7 +49,11 @@ func logits(cfg *model.Config, w Weights, s Sequence) []float64 {
 	if head == nil {
 		head = w["model.embed_tokens.weight"]
 	}
-	out := linear(hiddenNorm(cfg, w, "model.norm", x), head, w["lm_head.bias"], cfg.HiddenSize)
+	last := *cfg
+	if cfg.FinalNormPlain {
+		last.NormOffset = 0
+	}
+	out := linear(hiddenNorm(&last, w, "model.norm", x), head, w["lm_head.bias"], cfg.HiddenSize)
 	for i := range out {
 		if cfg.LogitScale != 0 {
 			out[i] *= cfg.LogitScale
@@ -65,6 +69,9 @@ func embed(cfg *model.Config, w Weights, s Sequence) []float64 {
 	for _, id := range s.IDs {
 		at := int(id) * cfg.HiddenSize
 		x = append(x, w["model.embed_tokens.weight"][at:at+cfg.HiddenSize]...)
+	}
+	if cfg.EmbedNorm {
+		x = rmsNorm(x, slices.Repeat([]float64{1}, cfg.HiddenSize), float64(cfg.RMSNormEps), 0)
 	}
 	// A rounded scale is part of the embedding's module, and noise is added to the module's output. Any other scale
 	// comes later and multiplies the noise too.
@@ -161,7 +168,7 @@ func block(cfg *model.Config, w Weights, i int, x []float64, with *beside) (y []
 	}
 	n := normsOf(w, i)
 	out := mlp(cfg, w, tensor(i, "mlp."), hiddenNorm(cfg, w, n.mlp, x2))
-	y = residual(cfg, x2, hiddenNorm(cfg, w, n.mlpOut, out))
+	y = residual(cfg, x2, outNorm(cfg, w, n.mlpOut, out))
 	if cfg.PerLayerSize > 0 {
 		y = addPerLayer(cfg, w, i, y, with)
 	}
@@ -204,7 +211,7 @@ func attend(cfg *model.Config, w Weights, i int, x []float64, with *beside) []fl
 	around := normsOf(w, i)
 	n := hiddenNorm(cfg, w, around.attn, x)
 	if cfg.IsRecurrent(i) {
-		return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, recurrence(cfg, w, i, n)))
+		return residual(cfg, x, outNorm(cfg, w, around.attnOut, recurrence(cfg, w, i, n)))
 	}
 	var q, k, v []float64
 	if cfg.MLA != nil {
@@ -212,7 +219,7 @@ func attend(cfg *model.Config, w Weights, i int, x []float64, with *beside) []fl
 	} else {
 		q, k, v = heads(cfg, w, i, n, with)
 	}
-	o := attention(cfg, i, q, k, v, w[tensor(i, "self_attn.sinks")])
+	o := attention(cfg, i, q, k, v, w[tensor(i, "self_attn.sinks")], chosenKeys(cfg, w, i, n))
 	if cfg.OutputGate {
 		gate := linear(n, w[tensor(i, "self_attn.gate_proj.weight")], w[tensor(i, "self_attn.gate_proj.bias")], cfg.HiddenSize)
 		for j, g := range gate {
@@ -225,7 +232,7 @@ func attend(cfg *model.Config, w Weights, i int, x []float64, with *beside) []fl
 			out[j] += v
 		}
 	}
-	return residual(cfg, x, hiddenNorm(cfg, w, around.attnOut, out))
+	return residual(cfg, x, outNorm(cfg, w, around.attnOut, out))
 }
 
 // multipliers returns the factors on activations; all are 1 if the model has none.
@@ -268,10 +275,10 @@ func heads(cfg *model.Config, w Weights, i int, n []float64, with *beside) (q, k
 		r := cfg.Ropes()[cfg.RopeOf(i)]
 		rope(cfg, r, q, len(n)/h, d)
 		rope(cfg, r, k, len(n)/h, d)
-		if cfg.QKNorm && cfg.QKNormPlain {
-			ones := slices.Repeat([]float64{1}, d)
-			q, k = norm(cfg, q, ones), norm(cfg, k, ones)
-		}
+	}
+	if cfg.QKNormPlain && cfg.NormsQK(i) {
+		ones, eps := slices.Repeat([]float64{1}, d), float64(cfg.RMSNormEps)
+		q, k = rmsNorm(q, ones, eps, 0), rmsNorm(k, ones, eps, 0)
 	}
 	if qw != nil && cfg.QKNormRotated {
 		q, k = norm(cfg, q, qw), norm(cfg, k, kw)
@@ -383,6 +390,13 @@ func linear(x, w, b []float64, in int) []float64 {
 	return y
 }
 
+// outNorm is hiddenNorm for an output of attention or of the MLP.
+func outNorm(cfg *model.Config, w Weights, name string, x []float64) []float64 {
+	of := *cfg
+	of.RMSNormEps = cmp.Or(cfg.OutputNormEps, cfg.RMSNormEps)
+	return hiddenNorm(&of, w, name, x)
+}
+
 // hiddenNorm norms x (T, h): by LayerNorm if the model has it, else by RMSNorm. The names of the norm's tensors begin
 // with name. If name is "", there is no norm, and it returns x.
 func hiddenNorm(cfg *model.Config, w Weights, name string, x []float64) []float64 {
@@ -435,8 +449,8 @@ func rmsNorm(x, w []float64, eps, offset float64) []float64 {
 
 // attention returns causal softmax(scale·q·kᵀ)·v of one sequence in block i, with shared key/value heads. Values may be
 // narrower or wider than keys. sinks has one more score for each head; every softmax of the head includes it, with a
-// value vector of 0. nil: no sinks.
-func attention(cfg *model.Config, i int, q, k, v, sinks []float64) []float64 {
+// value vector of 0. nil: no sinks. chosen has the keys that each token attends to; nil: all.
+func attention(cfg *model.Config, i int, q, k, v, sinks []float64, chosen []map[int]bool) []float64 {
 	d, dv, kvHeads := cfg.Heads(i).Dim, cfg.OutputCols(i)/cfg.NumHeads, cfg.Heads(i).KV
 	group := cfg.NumHeads / kvHeads
 	width, kWidth, vWidth := cfg.NumHeads*d, kvHeads*d, kvHeads*dv
@@ -462,7 +476,11 @@ func attention(cfg *model.Config, i int, q, k, v, sinks []float64) []float64 {
 			qr, out := q[t*width+h*d:][:d], o[(t*cfg.NumHeads+h)*dv:][:dv]
 			scores := make([]float64, 0, t+1-first)
 			for j := first; j <= t; j++ {
-				scores = append(scores, softcap(dot(qr, k[j*kWidth+kv*d:][:d])*scale, cfg.AttnSoftcap))
+				score := softcap(dot(qr, k[j*kWidth+kv*d:][:d])*scale, cfg.AttnSoftcap)
+				if chosen != nil && !chosen[t][j] {
+					score = math.Inf(-1)
+				}
+				scores = append(scores, score)
 			}
 			lse := logSumExp(scores)
 			if sinks != nil {
@@ -551,6 +569,52 @@ func mlaHeads(cfg *model.Config, w Weights, i int, n []float64) (q, k, v []float
 	}
 	scaleQueries(cfg, i, q)
 	return q, k, v
+}
+
+// chosenKeys returns for each token the keys that the indexer of block i chooses, given the block's normed input n; nil:
+// all. Among equal scores it chooses the first. Source: arXiv:2512.02556, section 2.1.
+func chosenKeys(cfg *model.Config, w Weights, i int, n []float64) []map[int]bool {
+	tokens := len(n) / cfg.HiddenSize
+	if !cfg.Chooses(tokens) {
+		return nil
+	}
+	l, x := cfg.MLA, cfg.MLA.Indexer
+	weight := func(s string) []float64 { return w[tensor(i, "self_attn."+s)] }
+	turning := *cfg
+	turning.RopeInterleaved = x.Interleaved
+	turn := func(v []float64) []float64 {
+		turns, stays := columns(v, l.RopeDim, x.HeadDim-l.RopeDim)
+		rope(&turning, cfg.Rope, turns, tokens, l.RopeDim)
+		var out []float64
+		for h := range len(v) / x.HeadDim {
+			out = append(append(out, turns[h*l.RopeDim:][:l.RopeDim]...), stays[h*(x.HeadDim-l.RopeDim):][:x.HeadDim-l.RopeDim]...)
+		}
+		return out
+	}
+	latent := rmsNorm(linear(n, weight("q_a_proj.weight"), weight("q_a_proj.bias"), cfg.HiddenSize), weight("q_a_layernorm.weight"), float64(l.NormEps), float64(cfg.NormOffset))
+	q := turn(linear(latent, weight("indexer.wq_b.weight"), nil, l.QRank))
+	keys := linear(n, weight("indexer.wk.weight"), nil, cfg.HiddenSize)
+	ln := *cfg
+	ln.LayerNorm, ln.RMSNormEps = true, 1e-6
+	keys = hiddenNorm(&ln, w, tensor(i, "self_attn.indexer.k_norm"), keys)
+	keys = turn(keys)
+	heads := linear(n, weight("indexer.weights_proj.weight"), nil, cfg.HiddenSize)
+	out := make([]map[int]bool, tokens)
+	for t := range out {
+		scores, order := make([]float64, t+1), make([]int, t+1)
+		for j := range scores {
+			order[j] = j
+			for h := range x.Heads {
+				scores[j] += heads[t*x.Heads+h] * max(0, dot(q[(t*x.Heads+h)*x.HeadDim:][:x.HeadDim], keys[j*x.HeadDim:][:x.HeadDim]))
+			}
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+		out[t] = map[int]bool{}
+		for _, j := range order[:min(t+1, x.TopK)] {
+			out[t][j] = true
+		}
+	}
+	return out
 }
 
 // columns splits every row of x, which has a+b elements, into its first a and its last b elements.
@@ -645,7 +709,7 @@ func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64
 		}
 	}
 	if around.mlpOut != "" {
-		return residual(cfg, x, hiddenNorm(cfg, w, around.mlpOut, y))
+		return residual(cfg, x, outNorm(cfg, w, around.mlpOut, y))
 	}
 	return y
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"mt/data"
 	"mt/device"
@@ -83,6 +84,14 @@ func (t *Trainer) loadMicroBatches(b *data.Batch) {
 			RowStart: put(from.RowStart), RowPos: put(from.RowPos), ChunkBounds: put(t.spec.ChunkBounds(from.CuSeqlens)),
 			UniqueRows: len(b.UniqueIDs), First: b.FirstToken() + first},
 			at: first, dx: t.dx[i].Tensor(t.spec.Act, 0, n*width)}
+		if c := t.spec.Config; c.Ahead > 0 {
+			next, previous := layers.AheadRows(from.CuSeqlens)
+			m.Next, m.Previous, m.HeadTargets = put(next), put(previous), put(append(from.AheadTargets(), from.Targets...))
+			factor := t.spec.AheadWeight * float64(max(b.Supervised, 1)) / float64(max(b.SupervisedAhead, 1))
+			weights := slices.Concat(slices.Repeat([]int32{int32(math.Float32bits(float32(factor)))}, from.Tokens), slices.Repeat([]int32{int32(math.Float32bits(1))}, from.Tokens))
+			m.HeadWeights = put(weights)
+			m.HeadWeights.DType = device.F32
+		}
 		if t.spec.Config.PerLayerSize > 0 {
 			m.IDs, m.UniqueIDs = put(b.IDs(i)), put(b.UniqueIDs)
 		}
@@ -143,14 +152,20 @@ func (t *Trainer) land() (float64, error) {
 			}
 		}
 	}
-	losses := t.fetch(t.losses.Slice(0, 4*t.batch.Tokens))
+	streams := int64(t.spec.Config.Streams())
+	losses := t.fetch(t.losses.Slice(0, 4*streams*t.batch.Tokens))
 	counts := t.fetch(t.experts.Counts.Mem())
 	if err := t.stream.Sync(); err != nil {
 		return 0, fmt.Errorf("synchronous step: %w", err)
 	}
 	var sum, balance float64
-	for i := range int(t.batch.Tokens) {
-		sum += float64(math.Float32frombits(word(losses, i)))
+	at := 0
+	for _, m := range t.micro {
+		at += (int(streams) - 1) * m.Tokens // losses of tokens after the next
+		for i := range m.Tokens {
+			sum += float64(math.Float32frombits(word(losses, at+i)))
+		}
+		at += m.Tokens
 	}
 	for i := 0; t.balances && i < t.spec.Config.NumExperts; i++ {
 		balance += float64(word(counts, i)) * t.probabilities[i]

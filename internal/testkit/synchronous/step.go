@@ -125,5 +125,5 @@ func (t *Trainer) visit(l int, at layer, v schedule.Visit) {
 
 // lossTensor returns m as a tensor with one fp32 number for each token of the batch.
 func (t *Trainer) lossTensor(m device.Mem) device.Tensor {
-	return m.Tensor(device.F32, 0, t.batch.Tokens)
+	return m.Tensor(device.F32, 0, int64(t.spec.Config.Streams())*t.batch.Tokens)
 }

@@ -145,7 +145,7 @@ func (c *finder) words(f *neon.Func, x neon.R, disp int) neon.V {
 }
 
 // encode generates the encoder for codes of 8 or 4 bits. The upper bits of a number select a table
-// entry; the lower bits decide between the entry's code and the neighbouring code. how completes
+// entry; the lower bits decide between the entry's code and the neighbouring code. `how` completes
 // the generated function's doc.
 func encode(name, how string, bits int) {
 	f := neon.Begin(name, "func(table *uint32, x *float32, codes *byte, n int, scale *float32)",

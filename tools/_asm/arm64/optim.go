@@ -210,7 +210,7 @@ func prepare(grad, handed string) {
 	})
 }
 
-// lerp interpolates between a and b. It sets the register to to a + part·(b − a), or to b + part·(b − a) in lanes in
+// lerp interpolates between a and b. It sets the register `to` to a + part·(b − a), or to b + part·(b − a) in lanes in
 // which all bits of far are set.
 func (s *element) lerp(to, a, b, part, far neon.V) {
 	s.Scope(func() {

@@ -107,7 +107,7 @@ func StoreLow(r reg.Register, m Mem, mask reg.Register) {
 }
 
 // Round rounds the fp32 elements of x to bf16, ties to even, NaNs to quiet NaNs, and writes them to the lower halves
-// of y's elements. It needs AVX-512. Three registers hold constants: one holds 1, half 0x7fff and quiet 0x400000.
+// of y's elements. It needs AVX-512. Three registers hold constants: `one` holds 1, half 0x7fff and quiet 0x400000.
 // Round overwrites the opmask nan.
 func Round(x, y, nan reg.Register, one, half, quiet Op) {
 	VPSRLD(Imm(16), x, y)

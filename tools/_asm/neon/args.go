@@ -56,7 +56,7 @@ func (f *Func) Arg(name string) R {
 	return to
 }
 
-// LoadArg loads the generated function's argument called name into the register to.
+// LoadArg loads the generated function's argument called name into the register `to`.
 func (f *Func) LoadArg(name string, to R) {
 	a, ok := f.args[name]
 	if !ok {

@@ -63,8 +63,8 @@ func newElement(v isa, rule string, moments int, split bool, grad string) *eleme
 }
 
 // factors loads the numbers at the generated function's argument c, such as the learning rate, and
-// broadcasts each to all lanes of a register. The registers are stored in to, in the order of the
-// numbers; a nil skips a number.
+// broadcasts each to all elements of a vector register. It sets the variables `to` to these
+// registers, in the order of the numbers; a nil skips a number.
 func (s *element) factors(to ...*reg.VecVirtual) {
 	c := Arg("c")
 	for i, r := range to {

@@ -40,7 +40,7 @@ func (v isa) clear(r reg.VecVirtual, mask reg.Register) {
 	}
 }
 
-// fill replaces all elements of r outside mask by those of the register other. A nil mask replaces nothing.
+// fill replaces all elements of r outside mask by those of the register `other`. A nil mask replaces nothing.
 func (v isa) fill(r reg.VecVirtual, other reg.Register, mask reg.Register) {
 	switch {
 	case mask == nil:

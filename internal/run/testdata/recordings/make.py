@@ -71,6 +71,9 @@ QWEN3_TOWER = dict(depth=1, hidden_size=4, num_heads=1, out_hidden_size=16, inte
 QWEN35_TOWER = {k: v for k, v in QWEN3_TOWER.items() if k != "deepstack_visual_indexes"}
 GEMMA4_TOWER = dict(hidden_size=4, intermediate_size=6, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1, head_dim=4, patch_size=2,
                     position_embedding_size=4, pooling_kernel_size=1)
+KIMI_TOWER = dict(patch_size=2, pos_emb_height=2, pos_emb_width=2, pos_emb_time=1, num_attention_heads=1, num_hidden_layers=1, hidden_size=8, intermediate_size=6)
+MUSE_TOWER = dict(patch_size=2, pos_emb_height=2, pos_emb_width=2, num_attention_heads=1, num_hidden_layers=1, hidden_size=8, intermediate_size=6, patch_temporal=1, merge_size=1,
+                  max_position_embeddings=4)
 IMAGE_TOKENS = dict(image_token_id=45, video_token_id=46, vision_start_token_id=47, vision_end_token_id=48)
 
 
@@ -137,6 +140,16 @@ CASES = {
     "deepseekv3-wide": (transformers.DeepseekV3Config, dict(LATENT, head_dim=4, q_lora_rank=10, n_group=4, topk_group=2, routed_scaling_factor=1.7,
         attention_bias=True, v_head_dim=16, rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16,
         beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0)), {}),
+    # A module that predicts the token after the next, behind the last block, is trained with the model.
+    "deepseekv3-ahead": (transformers.DeepseekV3Config, dict(LATENT, head_dim=4, q_lora_rank=10, n_group=4, topk_group=2, routed_scaling_factor=1.7,
+        num_experts_per_tok=4), dict(max_steps=20, ahead=0.3, bf16=True)),
+    # The same where all experts are chosen, so that bf16 changes no choice, and documents of one and two tokens.
+    "glm4moe-ahead": (transformers.Glm4MoeConfig, dict(head_dim=8, tie_word_embeddings=True, n_routed_experts=3, num_experts_per_tok=3,
+        moe_intermediate_size=6, n_shared_experts=1, n_group=1, topk_group=1, first_k_dense_replace=1, norm_topk_prob=True, use_qk_norm=True),
+        dict(max_steps=20, ahead=0.5, longest=6, bf16=True)),
+    # The same beside the model, where blocks have a recurrence and the module's has attention with an output gate.
+    "qwen3next-ahead": (transformers.Qwen3NextConfig, dict(RECURRENT, num_experts=4, num_experts_per_tok=4, moe_intermediate_size=10,
+        shared_expert_intermediate_size=14, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[1], max_position_embeddings=160), dict(learning_rate=3e-3, max_steps=20, ahead=0.3)),
     # Of each block other products and norms of latent attention are not trained, nor is the router, nor the shared experts.
     "deepseekv3-frozen": (transformers.DeepseekV3Config, dict(LATENT, head_dim=4, q_lora_rank=10, n_group=4, topk_group=2, routed_scaling_factor=1.7), dict(
         freeze=["embed_tokens", r"layers\.0\.self_attn\.(q_a_proj|q_a_layernorm|kv_b_proj)", r"layers\.1\.self_attn\.(q_b_proj|kv_a|o_proj)",
@@ -176,9 +189,18 @@ CASES = {
         llama_4_scaling_beta=0.7)), image_token_index=45, tie_word_embeddings=False), {}, dict(max_steps=20, bf16=True)),
     # The same factor on queries, in latent attention, whose scores yarn scales; experts whose normed weights are multiplied.
     "mistral4": (transformers.Mistral4Config, dict(MISTRAL4, routed_scaling_factor=1.7), dict(logits=True)),
+    # Experts in groups, which rank by sums of probabilities.
+    "mistral4-groups": (transformers.Mistral4Config, dict(MISTRAL4, n_routed_experts=12, n_group=4, topk_group=2), dict(logits=True, max_steps=20)),
     # The same beside a tower, with experts in every block and queries that are made of the hidden state.
     "mistral4vl": (beside(transformers.Mistral3Config, PIXTRAL, dict(MISTRAL4, model_type="mistral4", q_lora_rank=None, first_k_dense_replace=0, n_routed_experts=4,
         num_experts_per_tok=2, n_shared_experts=1), image_token_index=45, tie_word_embeddings=False), {}, dict(logits=True)),
+    # An indexer chooses the keys of rows longer than index_topk. It rotates its vectors by halves, attention by neighbours.
+    "deepseekv32-chosen": (transformers.DeepseekV32Config, dict(LATENT, head_dim=4, moe_intermediate_size=8, q_lora_rank=10, n_group=4, topk_group=2, routed_scaling_factor=1.7,
+        index_topk=6, index_n_heads=4, index_head_dim=8), dict(longest=24, logits=True, max_steps=20)),
+    # DeepSeek-V3 beside a tower, named as in published files: Transformers 5.24 calls the language model's layers blocks.
+    "kimik25": (beside(transformers.Kimi_K25Config, KIMI_TOWER, dict(LATENT, model_type="deepseek_v3", head_dim=4, moe_intermediate_size=8, q_lora_rank=10, n_group=4, topk_group=2,
+        routed_scaling_factor=1.7, norm_topk_prob=True), projection_hidden_size=8, image_token_id=50, video_token_id=51, tie_word_embeddings=False), {},
+        dict(logits=True, renamed=["language_model.model.blocks.", "language_model.model.layers."])),
     "qwen2vl": (beside(transformers.Qwen2VLConfig, QWEN2_TOWER, dict(head_dim=4, rope_parameters=dict(rope_type="default", rope_theta=100.0,
         mrope_section=[1, 1, 0])), tie_word_embeddings=False, **IMAGE_TOKENS), {}, dict(max_steps=20, bf16=True)),
     "qwen25vl": (beside(transformers.Qwen2_5_VLConfig, QWEN25_TOWER, dict(head_dim=4, use_sliding_window=True, sliding_window=5, max_window_layers=1,
@@ -211,6 +233,14 @@ CASES = {
             "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}, "full_attention": {"rope_type": "proportional", "rope_theta": 1000.0, "partial_rotary_factor": 0.5}}),
         tie_word_embeddings=True, audio_config=None, image_token_id=50, video_token_id=51, audio_token_id=52), {},
         dict(learning_rate=3e-3, longest=24, logits=True)),
+    # A normed embedding, an epsilon of their own for the norms of outputs, and queries and keys normed in every block, beside a tower.
+    "museglimmer": (beside(transformers.MuseGlimmerConfig, MUSE_TOWER, dict(num_hidden_layers=4, sliding_window=5, qk_scale_factor=1.7, post_norm_eps=1e-3,
+        final_logit_softcapping=8.0, output_multiplier=0.7, rope_parameters=dict(rope_type="default", rope_theta=100.0)), tie_word_embeddings=False,
+        out_hidden_size=8, projector_hidden_size=6, image_token_id=45, video_token_id=46), {}, dict(learning_rate=3e-3, longest=24, logits=True, max_steps=20)),
+    # Blocks with one part each: mixers, attention, and MLPs without a gate.
+    "nemotronh-dense": (lambda **base: transformers.NemotronHConfig(**{**{k: v for k, v in base.items() if k not in ("num_hidden_layers", "rms_norm_eps")},
+        "layers_block_type": ["mamba", "mlp", "attention", "mlp"], "mlp_bias": True, "mamba_num_heads": 4, "mamba_head_dim": 8, "ssm_state_size": 6, "n_groups": 2,
+        "chunk_size": 8, "use_mamba_kernels": False, "tie_word_embeddings": False}), {}, dict(learning_rate=3e-3, longest=40, logits=True, max_steps=20)),
     # One tensor has all experts of a block, as in published files.
     "qwen35vlmoe": (beside(transformers.Qwen3_5MoeConfig, QWEN35_TOWER, dict(RECURRENT35, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,
         shared_expert_intermediate_size=14), tie_word_embeddings=False, **IMAGE_TOKENS), {}, dict(learning_rate=3e-3, joined=True, mtp=True, logits=True)),
@@ -274,6 +304,11 @@ def join(file):
     save_file(tensors, file, metadata={"format": "pt"})
 
 
+def rename(file, old, new):
+    """Changes the beginning of tensor names."""
+    save_file({new + k[len(old):] if k.startswith(old) else k: v for k, v in load_file(file).items()}, file, metadata={"format": "pt"})
+
+
 def add_mtp(file, hidden):
     """Adds tensors of multi-token prediction, which Transformers leaves out."""
     tensors = load_file(file)
@@ -297,11 +332,52 @@ def doubled(module):
         module.torch, torch.Tensor.float = torch, single
 
 
-def train(model_dir, rows, rec, dtype, autocast=False):
+def add_ahead(m):
+    """Adds a module for multi-token prediction by arXiv:2412.19437, section 2.2, as models are published: the embedding's
+    columns are the first, and the hidden state is that behind the final norm. DeepSeek-V3 keeps it as the block behind the last
+    one, which a forward leaves out; Qwen3-Next as a module of its own, whose block is one with attention."""
+    blocks, h = m.model.layers, m.config.hidden_size
+    norm = lambda: type(m.model.norm)(h, m.config.rms_norm_eps)
+    beside = hasattr(m.config, "layer_types") and "linear_attention" in m.config.layer_types
+    block = type(blocks[0])(m.config, m.config.layer_types.index("full_attention") if beside else len(blocks))
+    for module in block.modules():
+        m._init_weights(module)
+    proj = torch.nn.Linear(2 * h, h, bias=False)
+    torch.nn.init.normal_(proj.weight, std=m.config.initializer_range)
+    if beside:
+        m.mtp = torch.nn.Module()
+        m.mtp.pre_fc_norm_embedding, m.mtp.pre_fc_norm_hidden, m.mtp.fc, m.mtp.norm = norm(), norm(), proj, norm()
+        m.mtp.layers = torch.nn.ModuleList([block])
+        return
+    block.enorm, block.hnorm, block.shared_head = norm(), norm(), torch.nn.Module()
+    block.shared_head.norm, block.eh_proj = norm(), proj
+    blocks.append(block)
+
+
+def ahead_logits(m, ids, hidden):
+    """The logits of the tokens after the next, of all positions but the last; hidden is what lm_head takes."""
+    if hasattr(m, "mtp"):
+        of_e, of_y, proj, block, norm = m.mtp.pre_fc_norm_embedding, m.mtp.pre_fc_norm_hidden, m.mtp.fc, m.mtp.layers[0], m.mtp.norm
+    else:
+        block = m.model.layers[-1]
+        of_e, of_y, proj, norm = block.enorm, block.hnorm, block.eh_proj, block.shared_head.norm
+    n = ids.shape[1] - 1
+    e, y = m.model.embed_tokens(ids[:, 1:]), hidden[:, :-1]
+    x = proj(torch.cat([of_e(e), of_y(y)], dim=-1))
+    positions = torch.arange(n)[None]
+    mask = torch.full((1, 1, n, n), torch.finfo(x.dtype).min, dtype=x.dtype).triu(1)
+    return m.lm_head(norm(block(x, attention_mask=mask, position_ids=positions, position_embeddings=m.model.rotary_emb(x, positions))))
+
+
+def train(model_dir, rows, rec, dtype, autocast=False, initial=None):
     """Return figures of every step, the trained model and the average of its weights."""
     eager = {"experts_implementation": "eager"} if rec["experts"] else {}
     config = transformers.AutoConfig.from_pretrained(model_dir)
     m = auto(config).from_pretrained(model_dir, dtype=dtype, attn_implementation="eager", **eager)
+    if "ahead" in rec:
+        add_ahead(m)
+        m.load_state_dict(initial)
+        m.to(dtype)
     m.train(config.model_type != "phimoe")  # which would draw experts at random
     for name, p in m.named_parameters():
         p.requires_grad_(not any(re.search(e, name) for e in rec.get("freeze", [])))
@@ -328,10 +404,13 @@ def train(model_dir, rows, rec, dtype, autocast=False):
         batch = rows[step * rec["rows_per_step"]:(step + 1) * rec["rows_per_step"]]
         supervised = sum(label != -100 for row in batch for label in row["labels"][1:])
         m.zero_grad()
-        total = 0.0
+        total = total_ahead = 0.0
+        after = max(1, sum(label != -100 for row in batch for label in row["labels"][2:]))
         for row in batch:
             with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-                out = m(input_ids=torch.tensor([row["input_ids"]]))
+                ids = torch.tensor([row["input_ids"]])
+                out = m(input_ids=ids, output_hidden_states="ahead" in rec)
+                further = ahead_logits(m, ids, out.hidden_states[-1]) if "ahead" in rec and ids.shape[1] > 2 else None
             logits = out.logits[0, :-1]
             if autocast:
                 logits = logits.float()
@@ -342,11 +421,18 @@ def train(model_dir, rows, rec, dtype, autocast=False):
             if config.to_dict().get("output_router_logits"):
                 loss = loss + m.config.router_aux_loss_coef * load_balancing_loss_func(
                     out.router_logits, m.config.num_experts, m.config.num_experts_per_tok)
-            loss.backward()
             total += loss.item()
+            if further is not None:
+                of_ahead = torch.nn.functional.cross_entropy(further[0, :-1].float() if autocast else further[0, :-1], torch.tensor(row["labels"][2:]),
+                                                             ignore_index=-100, reduction="sum") / after
+                total_ahead += of_ahead.item()
+                loss = loss + rec["ahead"] * of_ahead
+            loss.backward()
         limit = rec["max_grad_norm"] or float("inf")
         norm = torch.nn.utils.clip_grad_norm_(params, limit).item()
         steps.append({"step": step + 1, "loss": total, "grad_norm": norm, "lr": schedules[0].get_last_lr()[0] / schedules[0].base_lrs[0] * rec["learning_rate"]})
+        if "ahead" in rec:
+            steps[-1]["mtp_loss"] = total_ahead
         if rec.get("lr_groups"):
             steps[-1]["lr_groups"] = {g["group"]: g["lr"] for g in optimizers[0].param_groups if "group" in g}
         for o in optimizers + schedules:
@@ -383,6 +469,8 @@ def record(name):
     text = config.get_text_config()
     rec["experts"] = getattr(text, "num_experts", 0) or getattr(text, "n_routed_experts", 0) or getattr(text, "num_local_experts", 0)
     m = auto(config).from_config(config, dtype=torch.float32)
+    if "ahead" in rec:
+        add_ahead(m)
     with torch.no_grad():  # norms and biases away from ones and zeros, so that a missing one shows
         for p in m.parameters():
             if p.ndim == 1:
@@ -395,6 +483,8 @@ def record(name):
     m.save_pretrained(model_dir)
     if rec.get("transposed"):
         transpose(os.path.join(model_dir, "model.safetensors"), rec["transposed"])
+    if rec.get("renamed"):
+        rename(os.path.join(model_dir, "model.safetensors"), *rec["renamed"])
     if rec.get("joined"):
         join(os.path.join(model_dir, "model.safetensors"))
     if rec.get("mtp"):
@@ -402,14 +492,14 @@ def record(name):
     rows = make_rows(rec["rows_per_step"] * rec["max_steps"], text.vocab_size, 5, rec.get("longest", 15))
     if rec.get("logits"):
         save_logits(model_dir, rows[:2], os.path.join(to, "logits.safetensors"))
-    single = train(model_dir, rows, rec, torch.float32)
+    single = train(model_dir, rows, rec, torch.float32, initial=initial)
     recurrent = "linear_attention" in (getattr(text, "layer_types", None) or [])
     with doubled(sys.modules[type(m).__module__]) if recurrent else contextlib.nullcontext():
-        double = train(model_dir, rows, rec, torch.float64)
+        double = train(model_dir, rows, rec, torch.float64, initial=initial)
     off = deviations(single, double, initial)
     bounds = {"fp32": {key: max(8 * off[key], floor) for key, floor in (("loss", 2e-5), ("grad_norm", 2e-4), ("weights", 2e-3))}}
     if rec.get("bf16"):
-        off = deviations(train(model_dir, rows, rec, torch.float32, autocast=True), single, initial, as_one=True)
+        off = deviations(train(model_dir, rows, rec, torch.float32, autocast=True, initial=initial), single, initial, as_one=True)
         bounds["bf16"] = {key: max(3 * off[key], floor) for key, floor in (("loss", 4e-3), ("grad_norm", 2e-2), ("weights", 5e-2))}
     with open(os.path.join(to, "train.jsonl"), "w") as f:
         f.writelines(json.dumps(row) + "\n" for row in rows)
@@ -426,6 +516,8 @@ def record(name):
             shutil.move(os.path.join(t, "model.safetensors"), os.path.join(to, "ema.safetensors"))
     if rec.get("transposed"):
         transpose(os.path.join(to, "final.safetensors"), rec["transposed"])
+    if rec.get("renamed"):
+        rename(os.path.join(to, "final.safetensors"), *rec["renamed"])
     assert len(load_file(os.path.join(to, "final.safetensors"))) > 10
     if not rec.get("logits"):  # else the directory is whole
         os.remove(os.path.join(model_dir, "generation_config.json"))
