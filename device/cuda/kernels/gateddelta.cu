@@ -227,7 +227,7 @@ template <int SIZE> DEV void join_blocks(float *inverse, float *l) {
         sum[r] = __builtin_fmaf(x, y, sum[r]);
       }
     }
-    sync_threads();
+    if (!turn) sync_warp(); // one warp reads a row of l₂₁, and it writes the row
 #pragma unroll
     for (int r = 0; r < EACH; r++) {
       int at = threadIdx_x + r * THREADS, b = at / (SIZE * SIZE) * 2 * SIZE, i = b + SIZE + at / SIZE % SIZE, j = b + at % SIZE;
@@ -614,7 +614,7 @@ DEV void delta_gates(T *dgate, float *part, T *reads, T *nears, const T *dqkv, c
     if (i % 4 == 0) gamma[t] = r - w, of_beta[t] = o;
     written[half] = i % 4 == 0 ? w : 0.0f;
   }
-  keep = block_sum<THREADS / 32>(written[0] + written[1] + s.from[p.n - 1] * keep, space);
+  keep = block_sum<THREADS / 32, true>(written[0] + written[1] + s.from[p.n - 1] * keep, space);
   if (i < L) {
 #pragma unroll
     for (int w = 0; w < THREADS / 32; w++) gamma[i] -= columns[w][i];
@@ -637,8 +637,8 @@ DEV void delta_gates(T *dgate, float *part, T *reads, T *nears, const T *dqkv, c
     store(dgate + token + h, of_beta[i] * (1.0f - s.beta[i]));
     store(dgate + token + z.heads + h, d);
   }
-  of_a = block_sum<THREADS / 32>(of_a, space);
-  d = block_sum<THREADS / 32>(d, space);
+  of_a = block_sum<THREADS / 32, true>(of_a, space + THREADS / 32);
+  d = block_sum<THREADS / 32, true>(d, space + THREADS / 16);
   if (i == 0) to[0] = of_a, to[all] = d;
 }
 
@@ -668,7 +668,6 @@ DEV void delta_keys(T *dqkv, const T *reads, const T *nears, const T *dstates, c
   for (int h = kh * z.group(); h < (kh + 1) * z.group(); h++) {
     const float *state = states.before(p, z, h);
     const T *dstate = dstates + slot(p, z, h) * z.state();
-    sync_threads();
     load_gates<WIDE>(m.s, kept, p, z, h);
 #pragma clang loop unroll(disable)
     for (int turn = 0; turn < 2; turn++) { // rows of dO or of the gradient of X, by S; then N, by G
