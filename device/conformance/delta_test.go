@@ -51,28 +51,56 @@ func (a *rounded) round(site string, x matrix) matrix {
 }
 
 // chunk holds a chunk of a head: raw rows of q and k, v, dO, reciprocal lengths and gates of tokens, the system's
-// inverse M, and scores.
+// inverse M, and scores. qFrom and kFrom are rows of q and k with their lengths, decayed since the chunk's start. The
+// state is kept by keep, for each channel, and receives rows written times the new values, which are scaled by scale.
 type chunk struct {
-	n, at                     int
-	q, k, v, do               [][]float64
-	rq, rk, beta, g, from, to []float64
-	decay                     func(i, e int) float64
-	system, scores            matrix
+	n, at                      int
+	q, k, v, do                [][]float64
+	rq, rk, beta, g, from, to  []float64
+	decay                      func(i, e int) float64
+	qFrom, kFrom, near, scores matrix
+	written                    [][]float64
+	scale, keep                []float64
+	system                     matrix
 }
 
 func (a *rounded) chunk(h, at, n int) chunk {
 	K, V, kh := a.KeyDim, a.ValueDim, h/(a.Heads/a.KeyHeads)
-	width, gamma := 2*a.KeyHeads*K+a.Heads*V, 0.0
+	width := 2*a.KeyHeads*K + a.Heads*V
 	c := chunk{n: n, at: at}
-	var gammas []float64
 	for t := at; t < at+n; t++ {
 		row, gate := a.qkv[t*width:], a.gates[t*a.GateStride:]
 		q, k := row[kh*K:][:K], row[(a.KeyHeads+kh)*K:][:K]
-		g := -math.Exp(a.aLog[h]) * softplus(gate[a.Heads+h]+a.dtBias[h])
-		gamma += g
 		c.q, c.k, c.v, c.do = append(c.q, q), append(c.k, k), append(c.v, row[2*a.KeyHeads*K+h*V:][:V]), append(c.do, a.do[(t*a.Heads+h)*V:][:V])
 		c.rq, c.rk = append(c.rq, 1/math.Sqrt((dot(q, q)+1e-6)*float64(K))), append(c.rk, 1/math.Sqrt(dot(k, k)+1e-6))
-		c.beta, c.g, gammas, c.from = append(c.beta, 1/(1+math.Exp(-gate[h]))), append(c.g, g), append(gammas, gamma), append(c.from, math.Exp(gamma))
+		c.beta = append(c.beta, 1/(1+math.Exp(-gate[h])))
+	}
+	if a.ByChannel {
+		a.byChannel(&c, h)
+	} else {
+		a.byHead(&c, h)
+	}
+	inverse := product(n, n, 0, nil)
+	for j := range n {
+		inverse[j][j] = 1
+		for i := j + 1; i < n; i++ {
+			for e := j; e < i; e++ {
+				inverse[i][j] -= c.beta[i] * c.near[i][e] * inverse[e][j]
+			}
+		}
+	}
+	c.system = a.round("system", product(n, n, 1, func(i, j, _ int) float64 { return inverse[i][j] * c.beta[j] }))
+	c.scores = a.round("scores", c.scores)
+	return c
+}
+
+func (a *rounded) byHead(c *chunk, h int) {
+	var gammas []float64
+	gamma := 0.0
+	for i := range c.n {
+		g := -math.Exp(a.aLog[h]) * softplus(a.gates[(c.at+i)*a.GateStride+a.Heads+h]+a.dtBias[h])
+		gamma += g
+		c.g, gammas, c.from = append(c.g, g), append(gammas, gamma), append(c.from, math.Exp(gamma))
 	}
 	c.decay = func(i, e int) float64 {
 		if e > i {
@@ -80,21 +108,59 @@ func (a *rounded) chunk(h, at, n int) chunk {
 		}
 		return math.Exp(gammas[i] - gammas[e])
 	}
-	for i := range n {
-		c.to = append(c.to, c.decay(n-1, i))
+	for i := range c.n {
+		c.to = append(c.to, c.decay(c.n-1, i))
+		c.scale = append(c.scale, c.to[i]*c.rk[i])
 	}
-	inverse := product(n, n, 0, nil)
-	for j := range n {
-		inverse[j][j] = 1
-		for i := j + 1; i < n; i++ {
-			for e := j; e < i; e++ {
-				inverse[i][j] -= c.beta[i] * c.rk[i] * c.rk[e] * c.decay(i, e) * dot(c.k[i], c.k[e]) * inverse[e][j]
-			}
+	c.keep, c.written = filled(a.KeyDim, c.from[c.n-1]), c.k
+	c.qFrom = product(c.n, a.KeyDim, 1, func(i, e, _ int) float64 { return c.from[i] * c.rq[i] * c.q[i][e] })
+	c.kFrom = product(c.n, a.KeyDim, 1, func(i, e, _ int) float64 { return c.from[i] * c.rk[i] * c.k[i][e] })
+	c.near = product(c.n, c.n, 1, func(i, e, _ int) float64 { return c.rk[i] * c.rk[e] * c.decay(i, e) * dot(c.k[i], c.k[e]) })
+	c.scores = product(c.n, c.n, 1, func(i, e, _ int) float64 { return c.rq[i] * c.rk[e] * c.decay(i, e) * dot(c.q[i], c.k[e]) })
+}
+
+// byChannel is byHead with a decay for each channel. Pairs of tokens in different blocks of 16 have rounded factors,
+// split at the later block's start.
+func (a *rounded) byChannel(c *chunk, h int) {
+	gamma := product(c.n+1, a.KeyDim, 0, nil) // before token i
+	for i := range c.n {
+		for e, before := range gamma[i] {
+			gamma[i+1][e] = before - math.Exp(a.aLog[h])*softplus(a.A[((c.at+i)*a.Heads+h)*a.KeyDim+e]+a.dtBias[h*a.KeyDim+e])
 		}
 	}
-	c.system = a.round("system", product(n, n, 1, func(i, j, _ int) float64 { return inverse[i][j] * c.beta[j] }))
-	c.scores = a.round("scores", product(n, n, 1, func(i, e, _ int) float64 { return c.rq[i] * c.rk[e] * c.decay(i, e) * dot(c.q[i], c.k[e]) }))
-	return c
+	rows := func(site string, x [][]float64, f func(i, e int) float64) matrix {
+		return a.round(site, product(c.n, a.KeyDim, 1, func(i, e, _ int) float64 { return x[i][e] * f(i, e) }))
+	}
+	c.qFrom = rows("rows", c.q, func(i, e int) float64 { return c.rq[i] * math.Exp(gamma[i+1][e]) })
+	c.kFrom = rows("rows", c.k, func(i, e int) float64 { return c.rk[i] * math.Exp(gamma[i+1][e]) })
+	c.written = rows("rows", c.k, func(i, e int) float64 { return c.rk[i] * math.Exp(gamma[c.n][e]-gamma[i+1][e]) })
+	c.scale = filled(c.n, 1)
+	for _, g := range gamma[c.n] {
+		c.keep = append(c.keep, math.Exp(g))
+	}
+	local := func(i, e int) float64 { return math.Exp(gamma[i+1][e] - gamma[i/16*16][e]) }
+	q, k := rows("factors", c.q, local), rows("factors", c.k, local)
+	earlier := make([]matrix, 4)
+	for b := range earlier {
+		earlier[b] = rows("factors", c.k, func(i, e int) float64 {
+			if i >= 16*b || 16*b >= c.n {
+				return 0
+			}
+			return math.Exp(gamma[16*b][e] - gamma[i+1][e])
+		})
+	}
+	pairs := func(left matrix, raw [][]float64, r []float64) matrix {
+		return product(c.n, c.n, a.KeyDim, func(i, j, e int) float64 {
+			switch {
+			case j > i:
+				return 0
+			case j/16 == i/16:
+				return r[i] * c.rk[j] * raw[i][e] * c.k[j][e] * math.Exp(gamma[i+1][e]-gamma[j+1][e])
+			}
+			return r[i] * c.rk[j] * left[i][e] * earlier[i/16][j][e]
+		})
+	}
+	c.near, c.scores = pairs(k, c.k, c.rk), pairs(q, c.q, c.rq)
 }
 
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
@@ -108,7 +174,7 @@ func dot(x, y []float64) (sum float64) {
 
 // write returns V − K·S (read, decayed to the chunk's start) and the chunk's new values. s is rounded.
 func (a *rounded) write(c chunk, s matrix) (read, values matrix) {
-	read = product(c.n, a.ValueDim, a.KeyDim, func(i, j, e int) float64 { return c.from[i] * c.rk[i] * c.k[i][e] * s[e][j] })
+	read = product(c.n, a.ValueDim, a.KeyDim, func(i, j, e int) float64 { return c.kFrom[i][e] * s[e][j] })
 	x := a.round("rest", product(c.n, a.ValueDim, 1, func(i, j, _ int) float64 { return c.v[i][j] - read[i][j] }))
 	return read, product(c.n, a.ValueDim, c.n, func(i, j, e int) float64 { return c.system[i][e] * x[e][j] })
 }
@@ -145,7 +211,7 @@ func (a *rounded) forward() {
 					for j := range V {
 						sum := 0.0
 						for e := range K {
-							sum += c.from[i] * c.rq[i] * c.q[i][e] * r[e][j]
+							sum += c.qFrom[i][e] * r[e][j]
 						}
 						for e := range i + 1 {
 							sum += c.scores[i][e] * kept[e][j]
@@ -153,7 +219,8 @@ func (a *rounded) forward() {
 						a.o[((at+i)*a.Heads+h)*V+j] = sum
 					}
 				}
-				state = a.update("written", c, state.times(c.from[c.n-1]), c.k, func(i, j int) float64 { return c.to[i] * c.rk[i] * values[i][j] })
+				state = product(K, V, 1, func(e, j, _ int) float64 { return c.keep[e] * state[e][j] })
+				state = a.update("written", c, state, c.written, func(i, j int) float64 { return c.scale[i] * values[i][j] })
 			}
 			a.put(a.last[h*K*V:], state)
 		}
@@ -208,7 +275,7 @@ func (a *rounded) chunkBackward(c chunk, h int, first bool, grad matrix) matrix 
 	y = a.round("dvalues", y.plus(left))
 	exact := product(n, V, n, func(e, j, i int) float64 { return c.system[i][e] * y[i][j] })
 	dx := a.round("drest", exact)
-	out := product(n, V, K, func(i, j, e int) float64 { return c.from[i] * c.rq[i] * c.q[i][e] * r[e][j] })
+	out := product(n, V, K, func(i, j, e int) float64 { return c.qFrom[i][e] * r[e][j] })
 	reads := product(n, n, V, func(i, e, j int) float64 { return c.do[i][j] * values[e][j] * c.decay(i, e) * c.rq[i] * c.rk[e] })
 	nears := product(n, n, V, func(i, e, j int) float64 {
 		if i == e {
@@ -262,7 +329,7 @@ func (a *rounded) chunkBackward(c chunk, h int, first bool, grad matrix) matrix 
 }
 
 // deltaSites are the names of all roundings.
-var deltaSites = []string{"system", "scores", "state", "rest", "values", "written", "dstate", "read", "dvalues", "drest", "dreads", "dnears", "dread", "dout"}
+var deltaSites = []string{"system", "scores", "state", "rest", "values", "written", "dstate", "read", "dvalues", "drest", "dreads", "dnears", "dread", "dout", "rows", "factors"}
 
 // roundingError is the largest error of an output's elements, and the root of the errors' mean square, in units of uBF16
 // of the largest element.
@@ -283,12 +350,15 @@ func (a rounded) errors(only map[string]bool) map[string]roundingError {
 		last = nil
 	}
 	want.GatedDelta(want.o, want.states, last, a.qkv, a.gates, a.aLog, a.dtBias)
-	want.GatedDeltaBackward(want.dqkv, want.dgates, want.da, want.dt, a.do, a.qkv, a.gates, a.aLog, a.dtBias)
 	got.forward()
 	errors := map[string]roundingError{}
 	for name, x := range map[string][2][]float64{"O": {got.o, want.o}, "States": {got.states, want.states}, "Last": {got.last[:len(last)], last}} {
 		errors[name] = compareRounded(x[0], x[1])
 	}
+	if a.ByChannel { // its backward rounds nothing
+		return errors
+	}
+	want.GatedDeltaBackward(want.dqkv, want.dgates, want.da, want.dt, a.do, a.qkv, a.gates, a.aLog, a.dtBias)
 	got.states = want.states
 	got.backward()
 	for name, x := range map[string][2][]float64{"DQKV": {got.dqkv, want.dqkv}, "DGates": {got.dgates, want.dgates}, "DALog": {got.da, want.da}, "DDtBias": {got.dt, want.dt}} {
@@ -307,11 +377,12 @@ func compareRounded(got, want []float64) roundingError {
 }
 
 // newRounded returns the inputs of a conformance case.
-func newRounded(t *testing.T, sh deltaCase, forgets bool) rounded {
+func newRounded(t *testing.T, sh deltaCase, form string, forgets bool) rounded {
 	dev := testkit.Must(cpu.New(cpu.Options{}))(t)
 	s := testkit.Must(dev.NewStream("test"))(t)
+	defer s.Close()
 	r := &rig{t: t, dev: dev, s: s, dt: device.BF16, rng: rand.New(rand.NewPCG(11, 12))}
-	d := newDeltaRig(r, sh, false)
+	d := newDeltaRig(r, sh, form != "")
 	a := rounded{Delta: d.oracle}
 	a.do = r.act("DO", d.T*d.Heads*d.ValueDim).v
 	r.act("DQKV", d.T*d.Width())
@@ -331,32 +402,34 @@ func TestDeltaRoundings(t *testing.T) {
 	testkit.NotShort(t)
 	most, none := map[string]float64{}, map[string]bool{}
 	for _, forgets := range []bool{false, true} {
-		for _, sh := range someDeltas {
-			a := newRounded(t, sh, forgets)
+		deltaForms(func(sh deltaCase, form string) {
+			a := newRounded(t, sh, form, forgets)
 			exact := a.errors(none)
 			for name, e := range a.errors(nil) {
-				most[name] = max(most[name], e.most)
+				most[name+form] = max(most[name+form], e.most)
 				if exact[name].most > 1e-6 {
 					t.Errorf("%v: %s without roundings differs by %g", sh, name, exact[name].most)
 				}
 			}
-		}
+		})
 	}
 	for name, bound := range deltaRoundings {
 		if most[name] > bound/1.05 || most[name] < bound/1.2 {
 			t.Errorf("%s: roundings change it by %.3g, bound %.3g", name, most[name], bound)
 		}
 	}
-	a := newRounded(t, someDeltas[3], false)
-	squares := map[string]float64{}
-	for _, site := range deltaSites {
-		for name, e := range a.errors(map[string]bool{site: true}) {
-			squares[name] += e.rms * e.rms
+	for form, sh := range map[string]deltaCase{"": someDeltas[3], " by channel": someByChannel[2]} {
+		a := newRounded(t, sh, form, false)
+		squares := map[string]float64{}
+		for _, site := range deltaSites {
+			for name, e := range a.errors(map[string]bool{site: true}) {
+				squares[name] += e.rms * e.rms
+			}
 		}
-	}
-	for name, e := range a.errors(nil) {
-		if sum := math.Sqrt(squares[name]); math.Abs(e.rms-sum) > 0.1*sum && name != "DALog" && name != "DDtBias" { // few elements
-			t.Errorf("%s: root of the mean square %.3g, independent roundings give %.3g", name, e.rms, sum)
+		for name, e := range a.errors(nil) {
+			if sum := math.Sqrt(squares[name]); math.Abs(e.rms-sum) > 0.1*sum && name != "DALog" && name != "DDtBias" { // few elements
+				t.Errorf("%s: root of the mean square %.3g, independent roundings give %.3g", name+form, e.rms, sum)
+			}
 		}
 	}
 }

@@ -94,42 +94,6 @@ DEV void new_by_channel(tiles &t, tokens &s, const float *l, float *fresh, float
   solve(l, fresh, n, V);
 }
 
-template <class T>
-DEV void forward(T *o, const T *qkv, const T *gate, const T *a, const float *a_log, const float *dt_bias, const int *cu, float *states, float *last,
-                 float *scratch, delta_shape z) {
-  __shared__ __attribute__((aligned(16))) tiles t;
-  __shared__ tokens s;
-  __shared__ float l[CHUNK * LPITCH];
-  int h = blockIdx_x, K = z.key_dim, V = z.value_dim, width = z.width();
-  float *queries = scratch + (i64)(blockIdx_y * z.heads + h) * (6 * CHUNK * K + K * V + 2 * CHUNK * V + 2 * CHUNK * CHUNK);
-  float *keys = queries + CHUNK * K, *decay = keys + CHUNK * K, *from = decay + CHUNK * K, *to = from + CHUNK * K, *term = to + CHUNK * K,
-        *state = term + CHUNK * K, *rest = state + K * V, *fresh = rest + CHUNK * V, *near = fresh + CHUNK * V, *scores = near + CHUNK * CHUNK;
-#pragma clang loop unroll(disable)
-  for (int seq = blockIdx_y; seq < z.seqs; seq += gridDim_y) {
-    int first = cu[seq], end = cu[seq + 1];
-    every(K, V, [=](int i, int j) { state[i * V + j] = last ? last[h * K * V + i * V + j] : 0.0f; });
-#pragma clang loop unroll(disable)
-    for (int at = first; at < end; at += CHUNK) {
-      int n = min_i(CHUNK, end - at);
-      const T *row = qkv + (i64)at * width;
-      if (states && at > first) every(K, V, [=](int i, int j) { state_at(states, z, at, h)[i * V + j] = state[i * V + j]; });
-      load_rows(queries, s.rq, row + h * K, width, n, K, rsqrt_newton((float)K));
-      load_rows(keys, s.rk, row + (z.heads + h) * K, width, n, K, 1.0f);
-      load_decays(s, decay, from, to, gate + (i64)at * z.gate_stride, a + (i64)at * z.heads * K, a_log, dt_bias, z, h, n);
-      scores_by_channel(s, l, near, scores, queries, keys, decay, n, K);
-      new_by_channel(t, s, l, fresh, rest, term, keys, from, state, row + 2 * z.heads * K + h * V, width, n, K, V);
-      times(term, queries, from, n, K);
-      product<false>(t, rest, V, term, K, 1, state, V, 1, n, V, K);
-      product<true>(t, rest, V, scores, CHUNK, 1, fresh, V, 1, n, V, n);
-      every(n, V, [&](int i, int j) { store(o + ((i64)(at + i) * z.heads + h) * V + j, rest[i * V + j]); });
-      times(term, keys, to, n, K);
-      every(K, V, [&](int i, int j) { state[i * V + j] *= s.keep[i]; });
-      product<true>(t, state, V, term, 1, K, fresh, V, 1, K, V, n);
-    }
-    if (last) every(K, V, [=](int i, int j) { last[h * K * V + i * V + j] = state[i * V + j]; });
-  }
-}
-
 // through_scores writes the gradients of q, k and γ by those of scores and near, ds and dl. A warp has a token: as the row of earlier
 // tokens, and as the column of later ones. The diagonal adds nothing to γ.
 DEV void through_scores(float *dq, float *dk, float *dof, const float *ds, const float *dl, const float *queries, const float *keys, const float *decay,
@@ -276,11 +240,6 @@ DEV void backward(T *dqkv, T *dgate, T *da, const T *d_o, const T *qkv, const T 
 }
 
 #define KERNELS(T, SUFFIX)                                                                                                                      \
-  __global__ __launch_bounds__(THREADS, 1) void channel_delta_##SUFFIX(                                                                         \
-      T *o, const T *qkv, const T *gate, const T *a, const float *a_log, const float *dt_bias, const int *cu, float *states, float *last,       \
-      float *scratch, int seqs, int key_heads, int heads, int key_dim, int value_dim, int gate_stride) {                                        \
-    forward(o, qkv, gate, a, a_log, dt_bias, cu, states, last, scratch, delta_shape{seqs, key_heads, heads, key_dim, value_dim, gate_stride});  \
-  }                                                                                                                                             \
   __global__ __launch_bounds__(THREADS, 1) void channel_delta_backward_##SUFFIX(                                                                \
       T *dqkv, T *dgate, T *da, const T *d_o, const T *qkv, const T *gate, const T *a, const float *a_log, const float *dt_bias, const int *cu, \
       float *states, float *part_a, float *part_dt, float *scratch, int seqs, int key_heads, int heads, int key_dim, int value_dim,             \

@@ -5,11 +5,8 @@ import (
 	"mt/device/op"
 )
 
-// Kernels of the gated delta rule with one decay for each channel; see channeldelta.cu.
-var (
-	channelDelta         = forTypes("channeldelta", "channel_delta", 0)
-	channelDeltaBackward = forTypes("channeldelta", "channel_delta_backward", 0)
-)
+// channelDeltaBackward is the backward of the gated delta rule with one decay for each channel; see channeldelta.cu.
+var channelDeltaBackward = forTypes("channeldelta", "channel_delta_backward", 0)
 
 const channelThreads = 256
 
@@ -19,17 +16,9 @@ func channelNeeds(a *op.DeltaShape, keys, values, squares int) int {
 	return op.DeltaChunk * (keys*a.KeyDim + values*a.ValueDim + squares*op.DeltaChunk)
 }
 
-// gatedChannelDelta launches op.GatedDelta with a decay for each channel: a block for each head of as many sequences as fit in
-// scratch memory, at most most; 0: any number.
-func gatedChannelDelta(l Launcher, a *op.GatedDelta, most int) {
-	scratch, lanes := deltaLanes(l, a.Seqs, most, a.Heads*(channelNeeds(&a.DeltaShape, 6, 2, 2)+a.KeyDim*a.ValueDim))
-	p := l.Params().Tensor(a.O).Tensor(a.QKV).Tensor(a.Gates).Tensor(a.A).Tensor(a.ALog).Tensor(a.DtBias).Tensor(a.Cu).Tensor(a.States).
-		Tensor(a.Last).Tensor(scratch)
-	l.Launch(&channelDelta[a.QKV.DType], Dim3{uint32(a.Heads), uint32(lanes), 1}, line(channelThreads), 0, deltaShape(p, &a.DeltaShape))
-}
-
-// gatedChannelDeltaBackward launches op.GatedDeltaBackward with a decay for each channel, as gatedChannelDelta does. The
-// sequences' gradients of ALog and DtBias are added up afterwards.
+// gatedChannelDeltaBackward launches op.GatedDeltaBackward with a decay for each channel: a block for each head of as many
+// sequences as fit in scratch memory, at most most; 0: any number. The sequences' gradients of ALog and DtBias are added up
+// afterwards.
 func gatedChannelDeltaBackward(l Launcher, a *op.GatedDeltaBackward, most int) {
 	each := a.KeyHeads * channelNeeds(&a.DeltaShape, 9, 4, 4)
 	scratch, lanes := deltaLanes(l, a.Seqs, most, each+a.Heads+a.Decays())

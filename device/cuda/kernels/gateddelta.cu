@@ -54,14 +54,26 @@ DEV chunk_place chunk_of_segment(const int *cu, const delta_shape &z, int number
 // gates has numbers of a chunk's tokens for one head: β, g, γ, from = e^γ, to = e^(γlast−γ), rq and rk.
 // γ is the sum of two floats, sum and low: only differences of γ are used, and in one float they
 // would lose their bits. β, from, to, rq and rk of tokens behind the chunk's end are 0.
-struct gates { float beta[L], g[L], sum[L], low[L], from[L], to[L], rq[L], rk[L]; };
+struct gates {
+  float beta[L], g[L], sum[L], low[L], from[L], to[L], rq[L], rk[L];
+  METHOD float &keep(int channel) { return channel < L ? sum[channel] : low[channel - L]; } // with decays by channel
+};
 static constexpr int GATES = sizeof(gates) / 4;
+
+// channel_rows are rows of q and k with the decay of each channel and with their lengths: from·Q, from·K and to·K. With decays by
+// channel products have these rows in place of q and k, and from, to, rq and rk are 1. scores are products of queries and keys.
+template <class T> struct channel_rows { const T *q, *k, *written, *scores; };
 
 DEV i64 slot(const chunk_place &p, const delta_shape &z, int h) { return (i64)p.number * z.heads + h; }
 
 template <int N = THREADS> DEV void load_gates(gates &s, const float *kept, const chunk_place &p, const delta_shape &z, int h) {
 #pragma clang loop unroll(disable)
   for (int i = threadIdx_x; i < GATES; i += N) s.beta[i] = kept[slot(p, z, h) * GATES + i];
+}
+
+DEV void keep_gates(float *kept, const gates &s, const chunk_place &p, const delta_shape &z, int h) {
+#pragma clang loop unroll(disable)
+  for (int i = threadIdx_x; i < GATES; i += THREADS) kept[slot(p, z, h) * GATES + i] = s.beta[i];
 }
 
 // decay returns e^(γi−γe), the factor by which a value that token e wrote to the state has shrunk
@@ -112,9 +124,20 @@ template <int N = THREADS, class T, int C, class S> DEV void load(tile<T, C> &y,
   }
 }
 
+// load_halves loads up to 128 columns to two tiles, one after the other, which takes fewer registers.
+template <class T> DEV void load_halves(tile<T> *y, const source<T> &x) {
+#pragma clang loop unroll(disable)
+  for (int half = 0; half < 2; half++) load(y[half], x.part(0, half * L, L));
+}
+
 // rows_of returns the rows of a chunk's tokens in a table: columns elements from column on.
 template <class T> DEV source<T> rows_of(const T *x, const chunk_place &p, i64 stride, int column, int columns) {
   return source<T>{x + p.at * stride + column, stride, p.n, columns};
+}
+
+// slot_rows returns rows of a slot: 64 rows of columns elements.
+template <class T> DEV source<T> slot_rows(const T *x, const chunk_place &p, const delta_shape &z, int h, int columns) {
+  return source<T>{x + slot(p, z, h) * L * columns, columns, L, columns};
 }
 
 // square returns a slot of 64×64 elements.
@@ -237,6 +260,15 @@ template <int SIZE> DEV void join_blocks(float *inverse, float *l) {
   }
 }
 
+// invert writes M = (I + l)⁻¹·β. inverse must be 0. It overwrites l.
+template <class T> DEV void invert(T *to, float *inverse, float *l, const float *beta) {
+  invert_diagonal(inverse, l);
+  join_blocks<16>(inverse, l);
+  join_blocks<32>(inverse, l);
+#pragma clang loop unroll(disable)
+  for (int at = threadIdx_x; at < L * L; at += THREADS) store(to + at, inverse[at / L * LPITCH + at % L] * beta[at % L]);
+}
+
 // delta_system writes M and the gates of a chunk and head.
 template <class T>
 DEV void delta_system(T *systems, float *kept, const T *qkv, const T *gate, const float *a_log, const float *dt_bias, const int *cu, delta_shape z) {
@@ -263,15 +295,152 @@ DEV void delta_system(T *systems, float *kept, const T *qkv, const T *gate, cons
     l[i * LPITCH + e] = e < i ? s.beta[i] * s.rk[i] * s.rk[e] * decay(s, i, e) * x : 0.0f;
     u.inverse[i * LPITCH + e] = 0.0f;
   });
-#pragma clang loop unroll(disable)
-  for (int i = threadIdx_x; i < GATES; i += THREADS) kept[slot(p, z, h) * GATES + i] = s.beta[i];
+  keep_gates(kept, s, p, z, h);
   sync_threads();
-  invert_diagonal(u.inverse, l);
-  join_blocks<16>(u.inverse, l);
-  join_blocks<32>(u.inverse, l);
-  T *to = systems + slot(p, z, h) * L * L;
+  invert(systems + slot(p, z, h) * L * L, u.inverse, l, s.beta);
+}
+
+// channel_memory: decays are e^g of the tokens for 64 channels, later each token's decay up to the end of its block of 16. near
+// and reads are elements of blocks on the diagonal, over of blocks the decay of a whole block. The inverse takes the place of tiles.
+template <class T> struct channel_memory {
+  union {
+    struct { tile<T> q, k, local, earlier; };
+    struct { float l[L * LPITCH], inverse[L * LPITCH]; };
+  };
+  float decays[L][L], near[L][16], reads[L][16], over[4][L];
+  gates s;
+};
+
+DEV float softplus(float a) { return max_f(a, 0.0f) + log_f(1.0f + exp_approx(-__builtin_fabsf(a))); }
+
+// within_blocks adds the products of 64 channels to near and reads, pairs of tokens in a block. Two lanes have the column of a token
+// and follow its decay to the block's end.
+template <class T> DEV void within_blocks(channel_memory<T> &m) {
+  int e = threadIdx_x / 2, side = threadIdx_x & 1;
+  float w[L / 2];
+#pragma unroll
+  for (int c = 0; c < L / 2; c++) w[c] = to_float(m.k.x[e][2 * c + side]);
 #pragma clang loop unroll(disable)
-  for (int at = threadIdx_x; at < L * L; at += THREADS) store(to + at, u.inverse[at / L * LPITCH + at % L] * s.beta[at % L]);
+  for (int step = 0; step < 16; step++) {
+    int i = (e & ~15) + step;
+    float of_q = 0.0f, of_k = 0.0f;
+    if (i >= e) {
+#pragma unroll
+      for (int c = 0; c < L / 2; c++) {
+        if (i > e) w[c] *= m.decays[i][2 * c + side];
+        of_q = __builtin_fmaf(to_float(m.q.x[i][2 * c + side]), w[c], of_q), of_k = __builtin_fmaf(to_float(m.k.x[i][2 * c + side]), w[c], of_k);
+      }
+    }
+    of_q += shuffle_xor(of_q, 1), of_k += shuffle_xor(of_k, 1);
+    if (side == 0) m.reads[i][e % 16] += of_q, m.near[i][e % 16] += i > e ? of_k : 0.0f;
+  }
+}
+
+// decay_rows writes the rows of 64 channels to q, k and written, scales the tiles q and local by decays from a block's start, and
+// makes decays those up to a block's end. A thread has a channel in two blocks.
+template <class T> DEV void decay_rows(channel_memory<T> &m, T *q, T *k, T *written, int c0, int K) {
+  int c = threadIdx_x % L;
+  bool exists = c0 + c < K;
+#pragma clang loop unroll(disable)
+  for (int b = threadIdx_x / L; b < 4; b += 2) {
+    float before = 1.0f, behind = 1.0f, by = 1.0f;
+#pragma clang loop unroll(disable)
+    for (int e = 0; e < 4; e++) e < b ? before *= m.over[e][c] : e > b ? behind *= m.over[e][c] : 0.0f;
+#pragma clang loop unroll(disable)
+    for (int i = 16 * b; i < 16 * b + 16; i++) {
+      float x = to_float(m.q.x[i][c]), y = to_float(m.k.x[i][c]);
+      by *= m.decays[i][c];
+      m.q.x[i][c] = convert(T{}, x * by), m.local.x[i][c] = convert(T{}, y * by);
+      if (exists) store(q + i * K + c0 + c, m.s.rq[i] * before * by * x), store(k + i * K + c0 + c, m.s.rk[i] * before * by * y);
+    }
+    by = 1.0f;
+#pragma clang loop unroll(disable)
+    for (int i = 16 * b + 15; i >= 16 * b; i--) {
+      float own = m.decays[i][c];
+      m.decays[i][c] = by;
+      if (exists) store(written + i * K + c0 + c, m.s.rk[i] * by * behind * to_float(m.k.x[i][c]));
+      by *= own;
+    }
+    if (b == 0) m.s.keep(c0 + c) = by * behind;
+  }
+}
+
+// channel_system writes M, the gates, the rows and the scores of a chunk and head with a decay for each channel. Between blocks of 16
+// tokens a decay is the product of two factors of at most 1, split at the start of the later block. A warp has the rows of a block.
+template <class T>
+DEV void channel_system(T *systems, float *kept, T *q, T *k, T *written, T *scores, const T *qkv, const T *gate, const T *a, const float *a_log,
+                        const float *dt_bias, const int *cu, delta_shape z) {
+  DYNAMIC_SHARED(memory);
+  channel_memory<T> &m = *(channel_memory<T> *)memory;
+  int h = blockIdx_y, K = z.key_dim, at = threadIdx_x;
+  chunk_place p = chunk_of_segment(cu, z, blockIdx_x);
+  if (!p.n) return;
+  measure_rows(m.s, qkv, p, z, h);
+  float rate = exp_approx(a_log[h]);
+  i64 rows = slot(p, z, h) * L * K;
+  if (at < L) {
+    float rest, beta = 0.0f;
+    if (at < p.n) sigmoids(to_float(gate[(i64)(p.at + at) * z.gate_stride + h]), beta, rest);
+    m.s.beta[at] = beta, m.s.g[at] = 0.0f;
+    m.s.from[at] = m.s.to[at] = at < p.n ? 1.0f : 0.0f;
+  }
+#pragma clang loop unroll(disable)
+  for (int i = at; i < L * 16; i += THREADS) m.near[i / 16][i % 16] = m.reads[i / 16][i % 16] = 0.0f;
+  sums of_q, of_k;
+  of_q.clear(), of_k.clear();
+#pragma clang loop unroll(disable)
+  for (int c0 = 0; c0 < 2 * L; c0 += L) {
+    sync_threads();
+    if (c0 >= K) {
+      if (at < L) m.s.keep(c0 + at) = 0.0f;
+      continue;
+    }
+    load(m.q, rows_of(qkv, p, z.width(), h * K, K).part(0, c0, L));
+    load(m.k, rows_of(qkv, p, z.width(), z.in_k(h), K).part(0, c0, L));
+#pragma clang loop unroll_count(4)
+    for (int i = at / L; i < L; i += 2) {
+      int c = c0 + at % L;
+      m.decays[i][at % L] = i < p.n && c < K ? exp_approx(-rate * softplus(to_float(a[((i64)(p.at + i) * z.heads + h) * K + c]) + dt_bias[h * K + c])) : 1.0f;
+    }
+    sync_threads();
+    within_blocks(m);
+#pragma clang loop unroll(disable)
+    for (int b = at / L; b < 4; b += 2) {
+      float by = 1.0f;
+#pragma clang loop unroll(disable)
+      for (int i = 16 * b; i < 16 * b + 16; i++) by *= m.decays[i][at % L];
+      m.over[b][at % L] = by;
+    }
+    sync_threads();
+    decay_rows(m, q + rows, k + rows, written + rows, c0, K);
+#pragma clang loop unroll(disable)
+    for (int b = 1; b < 4; b++) { // the tile earlier has keys before block b, decayed up to its start
+      sync_threads();
+#pragma clang loop unroll(disable)
+      for (int i = at; i < L * L; i += THREADS) {
+        int e = i / L, c = i % L;
+        if (b > 1 && e < 16 * b - 16) m.decays[e][c] *= m.over[b - 1][c];
+        m.earlier.x[e][c] = convert(T{}, e < 16 * b ? to_float(m.k.x[e][c]) * m.decays[e][c] : 0.0f);
+      }
+      sync_threads();
+      if (at / 32 == b) multiply(of_q, m.q, m.earlier), multiply(of_k, m.local, m.earlier);
+    }
+  }
+  sync_threads();
+  of_q.each([&](int i, int e, float x, int) {
+    if (i / 16 == e / 16) x = m.reads[i][e % 16];
+    store(scores + slot(p, z, h) * L * L + i * L + e, e <= i ? m.s.rq[i] * m.s.rk[e] * x : 0.0f);
+  });
+  of_k.each([&](int i, int e, float x, int) {
+    if (i / 16 == e / 16) x = m.near[i][e % 16];
+    m.l[i * LPITCH + e] = e < i ? m.s.beta[i] * m.s.rk[i] * m.s.rk[e] * x : 0.0f;
+    m.inverse[i * LPITCH + e] = 0.0f;
+  });
+  sync_threads();
+  invert(systems + slot(p, z, h) * L * L, m.inverse, m.l, m.s.beta);
+  if (at < L) m.s.rq[at] = m.s.rk[at] = m.s.from[at];
+  sync_threads();
+  keep_gates(kept, m.s, p, z, h);
 }
 
 // each_of calls f(k, v, element) for the elements of a state's PART columns that exist.
@@ -283,17 +452,21 @@ template <class F> DEV void each_of(sums_of<PART / 8> (&x)[2], const delta_shape
     });
 }
 
-template <class T> struct states_memory {
-  tile<T> keys[2], system;
+// states_memory: with decays by channel the update of a state has keys of its own, which in fp32 take the place of the keys.
+template <class T, bool C> struct states_memory {
+  static constexpr bool BOTH = C && sizeof(T) == 2;
+  tile<T> keys[BOTH ? 4 : 2], system;
   tile<T, PART> state[2], values;
   gates s;
 };
 
-template <class T>
-DEV void delta_states(T *o, const T *systems, const float *kept, const float *carried, float *carry, const T *qkv, const int *cu, states_of states, float *last,
-                      delta_shape z) {
+template <bool C, class T>
+DEV void delta_states(T *o, const T *systems, const float *kept, const float *carried, float *carry, const T *qkv, channel_rows<T> by, const int *cu,
+                      states_of states, float *last, delta_shape z) {
   DYNAMIC_SHARED(memory);
-  states_memory<T> &m = *(states_memory<T> *)memory;
+  states_memory<T, C> &m = *(states_memory<T, C> *)memory;
+  constexpr bool BOTH = states_memory<T, C>::BOTH;
+  tile<T> *written = m.keys + (BOTH ? 2 : 0);
   int parts = (z.value_dim + PART - 1) / PART, h = blockIdx_y / parts, v0 = blockIdx_y % parts * PART, kh = h / z.group(), V = z.value_dim;
   chunk_place p = chunk_of_segment(cu, z, blockIdx_x);
   if (!p.n || (p.at > p.first && p.number > 0)) return; // a block begins with a sequence or with the segment
@@ -304,12 +477,13 @@ DEV void delta_states(T *o, const T *systems, const float *kept, const float *ca
   if (begin) each_of(state, z, v0, [&](int k, int v, float &e) { e = begin[(i64)h * z.state() + k * V + v]; });
 #pragma clang loop unroll(disable)
   for (;;) {
-    source<T> k = rows_of(qkv, p, z.width(), z.in_k(kh), z.key_dim);
+    source<T> k = C ? slot_rows(by.k, p, z, h, z.key_dim) : rows_of(qkv, p, z.width(), z.in_k(kh), z.key_dim);
+    source<T> w = slot_rows(by.written, p, z, h, z.key_dim);
     const T *values = qkv + (i64)p.at * z.width() + z.in_v(h) + v0;
     float *before = states.before(p, z, h);
     load_gates(m.s, kept, p, z, h);
-    load(m.keys[0], k.part(0, 0, L));
-    load(m.keys[1], k.part(0, L, L));
+    if (C) load_halves(m.keys, k);
+    else load(m.keys[0], k.part(0, 0, L)), load(m.keys[1], k.part(0, L, L));
     load(m.system, square(systems, p, z, h));
     keep_sums(m.state[0], state[0]);
     keep_sums(m.state[1], state[1]);
@@ -324,8 +498,10 @@ DEV void delta_states(T *o, const T *systems, const float *kept, const float *ca
       m.values.x[i][j] = convert(T{}, v - m.s.from[i] * m.s.rk[i] * e);
     });
     sync_threads();
+    if (BOTH) load_halves(written, w);
     multiply<false, true>(fresh, m.system, m.values);
     sync_threads();
+    if (C && !BOTH) load_halves(written, w);
     fresh.each([&](int i, int j, float &e, int) {
       if (i < p.n && v0 + j < V) store(o + ((i64)(p.at + i) * z.heads + h) * V + v0 + j, e);
       m.values.x[i][j] = convert(T{}, m.s.to[i] * m.s.rk[i] * e);
@@ -333,8 +509,8 @@ DEV void delta_states(T *o, const T *systems, const float *kept, const float *ca
     sync_threads();
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      state[half].each([&](int, int, float &e, int) { e *= m.s.from[p.n - 1]; });
-      if (half * L < z.key_dim) multiply<true, true>(state[half], m.keys[half], m.values);
+      state[half].each([&](int k, int, float &e, int) { e *= C ? m.s.keep(half * L + k) : m.s.from[p.n - 1]; });
+      if (half * L < z.key_dim) multiply<true, true>(state[half], written[half], m.values);
     }
     if (p.at + L >= p.end) break;
     if (p.number + 1 == gridDim_x) {
@@ -373,7 +549,8 @@ template <class T> DEV void add_product(sums &s, tile<T> &a, tile<T> &b, const s
 }
 
 // delta_out writes O, which holds N on entry, of a chunk and head, 64 columns.
-template <class T> DEV void delta_out(T *o, const float *kept, const T *qkv, const int *cu, states_of states, delta_shape z) {
+template <bool C, class T>
+DEV void delta_out(T *o, const float *kept, const T *qkv, channel_rows<T> by, const int *cu, states_of states, delta_shape z) {
   __shared__ tile<T> a, b;
   __shared__ gates s;
   int tiles = (z.value_dim + L - 1) / L, h = blockIdx_y / tiles, v0 = blockIdx_y % tiles * L, kh = h / z.group(), K = z.key_dim, V = z.value_dim;
@@ -383,13 +560,14 @@ template <class T> DEV void delta_out(T *o, const float *kept, const T *qkv, con
   load_gates(s, kept, p, z, h);
   sums scores, out;
   scores.clear(), out.clear();
-  source<T> q = rows_of(qkv, p, z.width(), kh * K, K);
+  source<T> q = C ? slot_rows(by.q, p, z, h, K) : rows_of(qkv, p, z.width(), kh * K, K);
   if (state) state_product(out, a, b, q, state_source(state, z), v0);
-  add_product(scores, a, b, q, rows_of(qkv, p, z.width(), z.in_k(kh), K));
+  if (!C) add_product(scores, a, b, q, rows_of(qkv, p, z.width(), z.in_k(kh), K));
   sync_threads();
   scores.each([&](int i, int e, float &v, int) { v *= decay(s, i, e) * s.rq[i] * s.rk[e]; });
   out.each([&](int i, int, float &v, int) { v *= s.from[i] * s.rq[i]; });
-  keep_sums(a, scores);
+  if (C) load(a, square(by.scores, p, z, h));
+  else keep_sums(a, scores);
   load(b, rows_of(o, p, (i64)z.heads * V, h * V, V).part(0, v0, L));
   sync_threads();
   multiply<false, true>(out, a, b);
@@ -738,19 +916,29 @@ DEV void delta_keys(T *dqkv, const T *reads, const T *nears, const T *dstates, c
 
 #define SHAPE int seqs, int key_heads, int heads, int key_dim, int value_dim, int gate_stride, int start
 #define SHAPED delta_shape{seqs, key_heads, heads, key_dim, value_dim, gate_stride, start}
+#define FORWARD(T, SUFFIX, NAME, C)                                                                                                            \
+  __global__ __launch_bounds__(THREADS, 1) void NAME##_states_##SUFFIX(T *o, const T *systems, const float *kept, const float *carried, float *carry, \
+                                                                    const T *qkv, const T *q, const T *k, const T *written, const T *scores,   \
+                                                                    const int *cu, float *states, float *initial, int by_slot, float *last,    \
+                                                                    SHAPE) {                                                                   \
+    delta_states<C>(o, systems, kept, carried, carry, qkv, channel_rows<T>{q, k, written, scores}, cu, states_of{states, initial, by_slot}, last, SHAPED); \
+  }                                                                                                                                            \
+  __global__ __launch_bounds__(THREADS, 1) void NAME##_out_##SUFFIX(T *o, const float *kept, const T *qkv, const T *q, const T *k, const T *written, \
+                                                                 const T *scores, const int *cu, float *states, float *initial, int by_slot,   \
+                                                                 SHAPE) {                                                                      \
+    delta_out<C>(o, kept, qkv, channel_rows<T>{q, k, written, scores}, cu, states_of{states, initial, by_slot}, SHAPED);                       \
+  }
 #define KERNELS(T, SUFFIX)                                                                                                                     \
   __global__ __launch_bounds__(THREADS, 1) void delta_system_##SUFFIX(T *systems, float *kept, const T *qkv, const T *gate, const float *a_log,   \
                                                                    const float *dt_bias, const int *cu, SHAPE) {                               \
     delta_system(systems, kept, qkv, gate, a_log, dt_bias, cu, SHAPED);                                                                        \
   }                                                                                                                                            \
-  __global__ __launch_bounds__(THREADS, 1) void delta_states_##SUFFIX(T *o, const T *systems, const float *kept, const float *carried, float *carry, const T *qkv, \
-                                                                   const int *cu, float *states, float *initial, int by_slot, float *last,     \
-                                                                   SHAPE) {                                                                    \
-    delta_states(o, systems, kept, carried, carry, qkv, cu, states_of{states, initial, by_slot}, last, SHAPED);                                         \
-  }                                                                                                                                            \
-  __global__ __launch_bounds__(THREADS, 1) void delta_out_##SUFFIX(T *o, const float *kept, const T *qkv, const int *cu, float *states,           \
-                                                                float *initial, int by_slot, SHAPE) {                                          \
-    delta_out(o, kept, qkv, cu, states_of{states, initial, by_slot}, SHAPED);                                                                  \
+  FORWARD(T, SUFFIX, delta, false)                                                                                                             \
+  FORWARD(T, SUFFIX, channel, true)                                                                                                            \
+  __global__ __launch_bounds__(THREADS, 1) void channel_system_##SUFFIX(T *systems, float *kept, T *q, T *k, T *written, T *scores, const T *qkv, \
+                                                                     const T *gate, const T *a, const float *a_log, const float *dt_bias,      \
+                                                                     const int *cu, SHAPE) {                                                   \
+    channel_system(systems, kept, q, k, written, scores, qkv, gate, a, a_log, dt_bias, cu, SHAPED);                                            \
   }                                                                                                                                            \
   __global__ __launch_bounds__(THREADS, 1) void delta_values_##SUFFIX(T *dqkv, T *fresh, const T *systems, const float *kept, const T *d_o,         \
                                                                    const T *qkv, const int *cu, float *states, SHAPE) {                        \

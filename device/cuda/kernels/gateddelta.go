@@ -10,11 +10,13 @@ func init() {
 	add(GatedDeltaBackward)
 }
 
-// Kernels of the gated delta rule with one decay for each head, by compute type; see gateddelta.cu.
+// Kernels of the gated delta rule, by compute type; see gateddelta.cu. Those of the forward are two, the second with a decay
+// for each channel.
 var (
 	deltaSystem    = forTypes("gateddelta", "delta_system", 0)
-	deltaStates    = forTypes("gateddelta", "delta_states", deltaStatesShared[device.F32])
-	deltaOut       = forTypes("gateddelta", "delta_out", 0)
+	channelSystem  = forTypes("gateddelta", "channel_system", channelSystemShared[device.F32])
+	deltaStates    = [2][2]Kernel{forTypes("gateddelta", "delta_states", deltaStatesShared[0][device.F32]), forTypes("gateddelta", "channel_states", deltaStatesShared[1][device.F32])}
+	deltaOut       = [2][2]Kernel{forTypes("gateddelta", "delta_out", 0), forTypes("gateddelta", "channel_out", 0)}
 	deltaValues    = forTypes("gateddelta", "delta_values", 0)
 	deltaDStates   = forTypes("gateddelta", "delta_dstates", deltaDStatesShared[device.F32])
 	deltaGateGrads = forTypes("gateddelta", "delta_gates", 0)
@@ -27,9 +29,10 @@ const deltaTile, deltaPart, deltaGates, deltaThreads = op.DeltaChunk, 32, 8 * op
 
 // Dynamic shared memory of kernels in bytes, by compute type.
 var (
-	deltaStatesShared  = [2]int{device.F32: 81920, device.BF16: 45056}
-	deltaDStatesShared = [2]int{device.F32: 91136, device.BF16: 68608}
-	deltaKeysShared    = [2]int{device.F32: 54784, device.BF16: 30208}
+	deltaStatesShared   = [2][2]int{{device.F32: 81920, device.BF16: 45056}, {device.F32: 81920, device.BF16: 63488}}
+	deltaDStatesShared  = [2]int{device.F32: 91136, device.BF16: 68608}
+	deltaKeysShared     = [2]int{device.F32: 54784, device.BF16: 30208}
+	channelSystemShared = [2]int{device.F32: 97280, device.BF16: 64512}
 )
 
 // deltaArray is an array in scratch memory with n elements for each head of each chunk.
@@ -79,40 +82,55 @@ func (s *deltaSegments) launch(k *Kernel, start, n, y, threads, shared int, p *P
 // GatedDelta launches op.GatedDelta.
 func GatedDelta(l Launcher, a *op.GatedDelta) { gatedDelta(l, a, 0) }
 
-// gatedDelta launches op.GatedDelta in segments of at most most chunks; 0: any number. Tests pass a small number.
+// gatedDelta launches op.GatedDelta in segments of at most most chunks; 0: any number. Tests pass a small number. With a
+// decay for each channel a segment has decayed rows of q and k (twice), and scores, too.
 func gatedDelta(l Launcher, a *op.GatedDelta, most int) {
 	if a.T == 0 {
 		return
 	}
-	if a.ByChannel {
-		gatedChannelDelta(l, a, most)
-		return
-	}
-	dt, arrays, kept := a.QKV.DType, []deltaArray{{device.F32, deltaGates}}, 2
+	dt, kept, form, square := a.QKV.DType, 2, 0, deltaArray{a.QKV.DType, deltaTile * deltaTile}
+	arrays := []deltaArray{{device.F32, deltaGates}, {device.F32, 0}, square}
 	if a.States.None() {
-		arrays = append(arrays, deltaArray{device.F32, a.KeyDim * a.ValueDim})
+		arrays[1].n = a.KeyDim * a.ValueDim
+	}
+	if a.ByChannel {
+		rows := deltaArray{dt, deltaTile * a.KeyDim}
+		form, arrays = 1, append(arrays, rows, rows, rows, square)
 	}
 	if !a.Last.None() {
 		kept = 3 // the last is the state before the sequence
 	}
-	s := segmentsOf(l, &a.DeltaShape, most, kept, append(arrays, deltaArray{dt, deltaTile * deltaTile}))
-	gates, systems, states, initial := s.arrays[0], s.arrays[len(arrays)], a.States, device.Tensor{}
+	s := segmentsOf(l, &a.DeltaShape, most, kept, arrays)
+	gates, states, systems, initial := s.arrays[0], a.States, s.arrays[2], device.Tensor{}
 	if states.None() {
 		states = s.arrays[1]
 	}
 	if kept == 3 {
 		initial = s.states[2]
 	}
-	at := func(p *Params) *Params { return p.Tensor(states).Tensor(initial).Bool(a.States.None()) }
+	rows := append(s.arrays[3:], make([]device.Tensor, 4)...)[:4]
+	with := func(p *Params, more ...device.Tensor) *Params {
+		for _, t := range more {
+			p = p.Tensor(t)
+		}
+		return p
+	}
+	at := func(p *Params) *Params {
+		return with(with(p.Tensor(a.QKV), rows...), a.Cu, states, initial).Bool(a.States.None())
+	}
 	for start := 0; start < s.all; start += s.length {
 		n := min(s.length, s.all-start)
-		p := l.Params().Tensor(systems).Tensor(gates).Tensor(a.QKV).Tensor(a.Gates).Tensor(a.ALog).Tensor(a.DtBias).Tensor(a.Cu)
-		s.launch(&deltaSystem[dt], start, n, a.Heads, deltaThreads, 0, p)
+		p := l.Params().Tensor(systems).Tensor(gates)
+		if a.ByChannel {
+			p = with(with(p, rows...), a.QKV, a.Gates, a.A, a.ALog, a.DtBias, a.Cu)
+			s.launch(&channelSystem[dt], start, n, a.Heads, deltaThreads, channelSystemShared[dt], p)
+		} else {
+			s.launch(&deltaSystem[dt], start, n, a.Heads, deltaThreads, 0, with(p, a.QKV, a.Gates, a.ALog, a.DtBias, a.Cu))
+		}
 		s.states[0], s.states[1] = s.states[1], s.states[0]
-		p = l.Params().Tensor(a.O).Tensor(systems).Tensor(gates).Tensor(s.states[0]).Tensor(s.states[1]).Tensor(a.QKV).Tensor(a.Cu)
-		s.launch(&deltaStates[dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaPart), deltaThreads, deltaStatesShared[dt], at(p).Tensor(a.Last))
-		p = l.Params().Tensor(a.O).Tensor(gates).Tensor(a.QKV).Tensor(a.Cu)
-		s.launch(&deltaOut[dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaTile), deltaThreads, 0, at(p))
+		p = l.Params().Tensor(a.O).Tensor(systems).Tensor(gates).Tensor(s.states[0]).Tensor(s.states[1])
+		s.launch(&deltaStates[form][dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaPart), deltaThreads, deltaStatesShared[form][dt], at(p).Tensor(a.Last))
+		s.launch(&deltaOut[form][dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaTile), deltaThreads, 0, at(l.Params().Tensor(a.O).Tensor(gates)))
 	}
 }
 

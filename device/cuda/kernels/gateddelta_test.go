@@ -72,26 +72,28 @@ func TestMissingBarriersOfDelta(t *testing.T) {
 	}
 }
 
-// manyTiles computes the gated delta rule and its backward for heads of two tiles each way, in both compute types.
+// manyTiles computes the gated delta rule and its backward for heads of two tiles each way, in both compute types and forms.
 func manyTiles(dev *rig) error {
-	const tokens, keyHeads, heads, dim = 70, 1, 2, 72
+	const tokens, heads, dim = 70, 2, 72
 	for _, dt := range []device.DType{device.F32, device.BF16} {
-		s := &rigStream{rig: dev}
-		zeros := func(dt device.DType, n int) device.Tensor {
-			m, _ := dev.Alloc(accounts.Workspace, int64(n)*dt.Size()) // cannot fail
-			clear(dev.bytes(m))
-			return m.Tensor(dt, 0, int64(n))
-		}
-		cu := zeros(device.I32, 2)
-		binary.NativeEndian.PutUint32(dev.bytes(device.Mem{Addr: cu.Addr, Bytes: 8})[4:], tokens)
-		a := op.DeltaShape{Cu: cu, Seqs: 1, T: tokens, KeyHeads: keyHeads, Heads: heads, KeyDim: dim, ValueDim: dim, GateStride: 2 * heads}
-		qkv, gates, o, rates := zeros(dt, tokens*a.Width()), zeros(dt, tokens*a.GateStride), zeros(dt, tokens*heads*dim), zeros(device.F32, heads)
-		states := zeros(device.F32, a.StatesLen())
-		kernels.GatedDelta(s, &op.GatedDelta{DeltaShape: a, O: o, QKV: qkv, Gates: gates, ALog: rates, DtBias: rates, States: states})
-		kernels.GatedDeltaBackward(s, &op.GatedDeltaBackward{DeltaShape: a, DQKV: zeros(dt, tokens*a.Width()), DGates: zeros(dt, tokens*a.GateStride),
-			DO: o, QKV: qkv, Gates: gates, ALog: rates, DtBias: rates, States: states})
-		if s.err != nil {
-			return s.err
+		for keyHeads := 1; keyHeads <= heads; keyHeads++ { // the second time with a decay for each channel
+			s := &rigStream{rig: dev}
+			zeros := func(dt device.DType, n int) device.Tensor {
+				m, _ := dev.Alloc(accounts.Workspace, int64(n)*dt.Size()) // cannot fail
+				clear(dev.bytes(m))
+				return m.Tensor(dt, 0, int64(n))
+			}
+			cu := zeros(device.I32, 2)
+			binary.NativeEndian.PutUint32(dev.bytes(device.Mem{Addr: cu.Addr, Bytes: 8})[4:], tokens)
+			a := op.DeltaShape{Cu: cu, Seqs: 1, T: tokens, KeyHeads: keyHeads, Heads: heads, KeyDim: dim, ValueDim: dim, GateStride: 2 * heads, ByChannel: keyHeads == heads}
+			qkv, gates, o := zeros(dt, tokens*a.Width()), zeros(dt, tokens*a.GateStride), zeros(dt, tokens*heads*dim)
+			rates, bias, channels, states := zeros(device.F32, heads), zeros(device.F32, heads*dim), zeros(dt, tokens*heads*dim), zeros(device.F32, a.StatesLen())
+			kernels.GatedDelta(s, &op.GatedDelta{DeltaShape: a, O: o, QKV: qkv, Gates: gates, A: channels, ALog: rates, DtBias: bias, States: states})
+			kernels.GatedDeltaBackward(s, &op.GatedDeltaBackward{DeltaShape: a, DQKV: zeros(dt, tokens*a.Width()), DGates: zeros(dt, tokens*a.GateStride),
+				DA: zeros(dt, tokens*heads*dim), DO: o, QKV: qkv, Gates: gates, A: channels, ALog: rates, DtBias: bias, States: states})
+			if s.err != nil {
+				return s.err
+			}
 		}
 	}
 	return nil
