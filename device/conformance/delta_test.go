@@ -331,8 +331,8 @@ func (a *rounded) chunkBackward(c chunk, h int, first bool, grad matrix) matrix 
 // deltaSites are the names of all roundings.
 var deltaSites = []string{"system", "scores", "state", "rest", "values", "written", "dstate", "read", "dvalues", "drest", "dreads", "dnears", "dread", "dout", "rows", "factors"}
 
-// roundingError is the largest error of an output's elements, and the root of the errors' mean square, in units of uBF16
-// of the largest element.
+// roundingError is the largest error of an output's elements, and the root of the errors' mean square, in units of
+// uBF16 of the largest element.
 type roundingError struct{ most, rms float64 }
 
 // errors computes the rule with the roundings in only, and returns each output's error.

@@ -169,13 +169,20 @@ func (z Size) recurrences(dt device.DType) []Case {
 		}
 		return 1, 1
 	}
-	return []Case{
-		{Name: "GatedDelta", Shape: table(T, C), DType: dt, alike: columns, make: func(r *rig) device.Op {
+	delta := func(byChannel bool) Case {
+		shape := table(T, C)
+		if byChannel {
+			shape += ", decays by channel"
+		}
+		return Case{Name: "GatedDelta", Shape: shape, DType: dt, alike: columns, make: func(r *rig) device.Op {
 			a := z.delta(r)
-			heads := r.random(device.F32, a.Heads)
-			return &op.GatedDelta{DeltaShape: a, O: r.random(dt, T*C), QKV: r.random(dt, T*a.Width()), Gates: r.random(dt, T*a.GateStride), ALog: heads,
-				DtBias: heads, States: r.random(device.F32, a.StatesLen())}
-		}},
+			a.ByChannel = byChannel
+			return &op.GatedDelta{DeltaShape: a, O: r.random(dt, T*C), QKV: r.random(dt, T*a.Width()), Gates: r.random(dt, T*a.GateStride), A: r.random(dt, T*a.Decays()),
+				ALog: r.random(device.F32, a.Heads), DtBias: r.random(device.F32, a.Decays()), States: r.random(device.F32, a.StatesLen())}
+		}}
+	}
+	return []Case{
+		delta(false), delta(true),
 		{Name: "GatedDeltaBackward", Shape: table(T, C), DType: dt, alike: columns, make: func(r *rig) device.Op {
 			a := z.delta(r)
 			heads, sums, gates, qkv := r.random(device.F32, a.Heads), r.random(device.F32, a.Heads), r.random(dt, T*a.GateStride), r.random(dt, T*a.Width())

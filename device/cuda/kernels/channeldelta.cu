@@ -1,21 +1,22 @@
-// GatedDelta and its backward with a decay for each channel, by chunks of 64 tokens: op.GatedDelta says what they compute. With
-// D(i, j) the product of e^g of the tokens after j up to i, a vector over channels, and from_i, to_j the same from the chunk's start
-// to i and from j to its end:
+// GatedDelta's backward with a decay for each channel, by chunks of 64 tokens: op.GatedDelta says what they
+// compute. With D(i, j) the product of e^g of the tokens after j up to i, a vector over channels, and from_i, to_j
+// the same from the chunk's start to i and from j to its end:
 //
 //	near_ij = Σ k_i·D(i, j)·k_j below the diagonal, scores_ij = Σ q_i·D(i, j)·k_j including it
 //	(I + β·near)·N = β·(V − (from·K)·S),  O = (from·Q)·S + scores·N
 //	S ← D(last, start)·S + (to·K)ᵀ·N
 //
-// D is followed from token to token, so no exponential can overflow. A warp has a row or a column of near and scores, and a lane
-// every 32nd channel.
+// D is followed from token to token, so no exponential can overflow. A warp has a row or a column of near and
+// scores, and a lane every 32nd channel.
 //
-// A block walks the chunks of every step-th sequence of one head. Matrices of a chunk lie in scratch memory, a piece for each block,
-// which the caches hold; products bring tiles of them to shared memory. All in fp32.
+// A block walks the chunks of every step-th sequence of one head. Matrices of a chunk lie in scratch memory, a
+// piece for each block, which the caches hold; products bring tiles of them to shared memory. All in fp32.
 #include "delta.cuh"
 
 static constexpr int MOST = 128, LANE = MOST / 32; // channels, and channels of a lane
 
-// tokens has numbers of a chunk's tokens: β and its gradient, 1 over the lengths of q and k. keep is the decay over the chunk.
+// tokens has numbers of a chunk's tokens: β and its gradient, 1 over the lengths of q and k. keep is the decay over
+// the chunk.
 struct tokens { float beta[CHUNK], dbeta[CHUNK], rq[CHUNK], rk[CHUNK], along[MOST], keep[MOST]; };
 
 DEV float softplus(float a) { return max_f(a, 0.0f) + log_f(1.0f + exp_approx(-__builtin_fabsf(a))); }
@@ -94,8 +95,8 @@ DEV void new_by_channel(tiles &t, tokens &s, const float *l, float *fresh, float
   solve(l, fresh, n, V);
 }
 
-// through_scores writes the gradients of q, k and γ by those of scores and near, ds and dl. A warp has a token: as the row of earlier
-// tokens, and as the column of later ones. The diagonal adds nothing to γ.
+// through_scores writes the gradients of q, k and γ by those of scores and near, ds and dl. A warp has a token: as
+// the row of earlier tokens, and as the column of later ones. The diagonal adds nothing to γ.
 DEV void through_scores(float *dq, float *dk, float *dof, const float *ds, const float *dl, const float *queries, const float *keys, const float *decay,
                         int n, int K) {
   int lane = threadIdx_x % 32;
@@ -122,7 +123,8 @@ DEV void through_scores(float *dq, float *dk, float *dof, const float *ds, const
   sync_threads();
 }
 
-// through_rates stores the gradients of b and a, and adds to the sums for ALog and DtBias. g of a token is in γ of all tokens from it on.
+// through_rates stores the gradients of b and a, and adds to the sums for ALog and DtBias. g of a token is in γ of
+// all tokens from it on.
 template <class T>
 DEV void through_rates(tokens &s, T *dgate, T *da, float *part_a, float *part_dt, const float *dof, const T *a, const float *a_log, const float *dt_bias,
                        const delta_shape &z, int h, int n) {

@@ -21,6 +21,10 @@
 //
 // Products have rows of q and k as they lie in memory. The reciprocal lengths rq and rk (rq with the
 // scale of q) are factors of the products' rows and columns, so q and k are never rounded.
+//
+// With a decay for each channel γ is a vector, and channel_system takes the place of delta_system. It also writes
+// the scores and rows of q and k with their decays and lengths, which the other kernels of the forward have in
+// place of q and k. channeldelta.cu has the backward.
 #include "chunk.cuh"
 
 static constexpr int THREADS = 128, PART = 32; // PART: columns of a state of a block that goes from chunk to chunk
@@ -60,8 +64,9 @@ struct gates {
 };
 static constexpr int GATES = sizeof(gates) / 4;
 
-// channel_rows are rows of q and k with the decay of each channel and with their lengths: from·Q, from·K and to·K. With decays by
-// channel products have these rows in place of q and k, and from, to, rq and rk are 1. scores are products of queries and keys.
+// channel_rows are rows of q and k with the decay of each channel and with their lengths: from·Q, from·K and to·K.
+// With decays by channel products have these rows in place of q and k, and from, to, rq and rk are 1. scores are
+// products of queries and keys.
 template <class T> struct channel_rows { const T *q, *k, *written, *scores; };
 
 DEV i64 slot(const chunk_place &p, const delta_shape &z, int h) { return (i64)p.number * z.heads + h; }
@@ -143,8 +148,8 @@ template <class T> DEV source<T> slot_rows(const T *x, const chunk_place &p, con
 // square returns a slot of 64×64 elements.
 template <class T> DEV source<T> square(const T *x, const chunk_place &p, const delta_shape &z, int h) { return source<T>{x + slot(p, z, h) * L * L, L, L, L}; }
 
-// states_of says where states are: the state before the first chunk of a sequence is in initial (none: it is 0), that before
-// another chunk in all, at the place of its first token or, with by_slot, at its slot.
+// states_of says where states are: the state before the first chunk of a sequence is in initial (none: it is 0),
+// that before another chunk in all, at the place of its first token or, with by_slot, at its slot.
 struct states_of {
   float *all, *initial;
   int by_slot;
@@ -300,8 +305,9 @@ DEV void delta_system(T *systems, float *kept, const T *qkv, const T *gate, cons
   invert(systems + slot(p, z, h) * L * L, u.inverse, l, s.beta);
 }
 
-// channel_memory: decays are e^g of the tokens for 64 channels, later each token's decay up to the end of its block of 16. near
-// and reads are elements of blocks on the diagonal, over of blocks the decay of a whole block. The inverse takes the place of tiles.
+// channel_memory: decays are e^g of the tokens for 64 channels, later each token's decay up to the end of its block
+// of 16. near and reads are elements of blocks on the diagonal, over of blocks the decay of a whole block. The
+// inverse takes the place of tiles.
 template <class T> struct channel_memory {
   union {
     struct { tile<T> q, k, local, earlier; };
@@ -313,8 +319,8 @@ template <class T> struct channel_memory {
 
 DEV float softplus(float a) { return max_f(a, 0.0f) + log_f(1.0f + exp_approx(-__builtin_fabsf(a))); }
 
-// within_blocks adds the products of 64 channels to near and reads, pairs of tokens in a block. Two lanes have the column of a token
-// and follow its decay to the block's end.
+// within_blocks adds the products of 64 channels to near and reads, pairs of tokens in a block. Two lanes have the
+// column of a token and follow its decay to the block's end.
 template <class T> DEV void within_blocks(channel_memory<T> &m) {
   int e = threadIdx_x / 2, side = threadIdx_x & 1;
   float w[L / 2];
@@ -336,8 +342,8 @@ template <class T> DEV void within_blocks(channel_memory<T> &m) {
   }
 }
 
-// decay_rows writes the rows of 64 channels to q, k and written, scales the tiles q and local by decays from a block's start, and
-// makes decays those up to a block's end. A thread has a channel in two blocks.
+// decay_rows writes the rows of 64 channels to q, k and written, scales the tiles q and local by decays from a
+// block's start, and makes decays those up to a block's end. A thread has a channel in two blocks.
 template <class T> DEV void decay_rows(channel_memory<T> &m, T *q, T *k, T *written, int c0, int K) {
   int c = threadIdx_x % L;
   bool exists = c0 + c < K;
@@ -365,8 +371,9 @@ template <class T> DEV void decay_rows(channel_memory<T> &m, T *q, T *k, T *writ
   }
 }
 
-// channel_system writes M, the gates, the rows and the scores of a chunk and head with a decay for each channel. Between blocks of 16
-// tokens a decay is the product of two factors of at most 1, split at the start of the later block. A warp has the rows of a block.
+// channel_system writes M, the gates, the rows and the scores of a chunk and head with a decay for each channel.
+// Between blocks of 16 tokens a decay is the product of two factors of at most 1, split at the start of the later
+// block. A warp has the rows of a block.
 template <class T>
 DEV void channel_system(T *systems, float *kept, T *q, T *k, T *written, T *scores, const T *qkv, const T *gate, const T *a, const float *a_log,
                         const float *dt_bias, const int *cu, delta_shape z) {
@@ -452,7 +459,8 @@ template <class F> DEV void each_of(sums_of<PART / 8> (&x)[2], const delta_shape
     });
 }
 
-// states_memory: with decays by channel the update of a state has keys of its own, which in fp32 take the place of the keys.
+// states_memory: with decays by channel the update of a state has keys of its own, which in fp32 take the place of
+// the keys.
 template <class T, bool C> struct states_memory {
   static constexpr bool BOTH = C && sizeof(T) == 2;
   tile<T> keys[BOTH ? 4 : 2], system;

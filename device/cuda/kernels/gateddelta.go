@@ -109,28 +109,22 @@ func gatedDelta(l Launcher, a *op.GatedDelta, most int) {
 		initial = s.states[2]
 	}
 	rows := append(s.arrays[3:], make([]device.Tensor, 4)...)[:4]
-	with := func(p *Params, more ...device.Tensor) *Params {
-		for _, t := range more {
-			p = p.Tensor(t)
-		}
-		return p
-	}
 	at := func(p *Params) *Params {
-		return with(with(p.Tensor(a.QKV), rows...), a.Cu, states, initial).Bool(a.States.None())
+		return p.Tensor(a.QKV).Tensors(rows...).Tensors(a.Cu, states, initial).Bool(a.States.None())
 	}
 	for start := 0; start < s.all; start += s.length {
 		n := min(s.length, s.all-start)
-		p := l.Params().Tensor(systems).Tensor(gates)
+		p := l.Params().Tensors(systems, gates)
 		if a.ByChannel {
-			p = with(with(p, rows...), a.QKV, a.Gates, a.A, a.ALog, a.DtBias, a.Cu)
-			s.launch(&channelSystem[dt], start, n, a.Heads, deltaThreads, channelSystemShared[dt], p)
+			s.launch(&channelSystem[dt], start, n, a.Heads, deltaThreads, channelSystemShared[dt],
+				p.Tensors(rows...).Tensors(a.QKV, a.Gates, a.A, a.ALog, a.DtBias, a.Cu))
 		} else {
-			s.launch(&deltaSystem[dt], start, n, a.Heads, deltaThreads, 0, with(p, a.QKV, a.Gates, a.ALog, a.DtBias, a.Cu))
+			s.launch(&deltaSystem[dt], start, n, a.Heads, deltaThreads, 0, p.Tensors(a.QKV, a.Gates, a.ALog, a.DtBias, a.Cu))
 		}
 		s.states[0], s.states[1] = s.states[1], s.states[0]
-		p = l.Params().Tensor(a.O).Tensor(systems).Tensor(gates).Tensor(s.states[0]).Tensor(s.states[1])
-		s.launch(&deltaStates[form][dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaPart), deltaThreads, deltaStatesShared[form][dt], at(p).Tensor(a.Last))
-		s.launch(&deltaOut[form][dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaTile), deltaThreads, 0, at(l.Params().Tensor(a.O).Tensor(gates)))
+		p = at(l.Params().Tensors(a.O, systems, gates, s.states[0], s.states[1])).Tensor(a.Last)
+		s.launch(&deltaStates[form][dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaPart), deltaThreads, deltaStatesShared[form][dt], p)
+		s.launch(&deltaOut[form][dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaTile), deltaThreads, 0, at(l.Params().Tensors(a.O, gates)))
 	}
 }
 
@@ -153,23 +147,22 @@ func gatedDeltaBackward(l Launcher, a *op.GatedDeltaBackward, most int) {
 		return
 	}
 	dt := a.QKV.DType
-	s := segmentsOf(l, &a.DeltaShape, most, 2, []deltaArray{{device.F32, deltaGates}, {device.F32, 2}, {dt, deltaTile * deltaTile}, {dt, deltaTile * deltaTile},
-		{dt, deltaTile * deltaTile}, {dt, deltaTile * a.ValueDim}, {dt, a.KeyDim * a.ValueDim}})
+	square := deltaArray{dt, deltaTile * deltaTile}
+	s := segmentsOf(l, &a.DeltaShape, most, 2, []deltaArray{{device.F32, deltaGates}, {device.F32, 2}, square, square, square,
+		{dt, deltaTile * a.ValueDim}, {dt, a.KeyDim * a.ValueDim}})
 	gates, parts, systems, reads, nears, fresh, dstates := s.arrays[0], s.arrays[1], s.arrays[2], s.arrays[3], s.arrays[4], s.arrays[5], s.arrays[6]
 	for start := (s.all - 1) / s.length * s.length; start >= 0; start -= s.length {
 		n := min(s.length, s.all-start)
-		p := l.Params().Tensor(systems).Tensor(gates).Tensor(a.QKV).Tensor(a.Gates).Tensor(a.ALog).Tensor(a.DtBias).Tensor(a.Cu)
+		p := l.Params().Tensors(systems, gates, a.QKV, a.Gates, a.ALog, a.DtBias, a.Cu)
 		s.launch(&deltaSystem[dt], start, n, a.Heads, deltaThreads, 0, p)
-		p = l.Params().Tensor(a.DQKV).Tensor(fresh).Tensor(systems).Tensor(gates).Tensor(a.DO).Tensor(a.QKV).Tensor(a.Cu).Tensor(a.States)
+		p = l.Params().Tensors(a.DQKV, fresh, systems, gates, a.DO, a.QKV, a.Cu, a.States)
 		s.launch(&deltaValues[dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaTile), deltaThreads, 0, p)
 		s.states[0], s.states[1] = s.states[1], s.states[0]
-		p = l.Params().Tensor(a.DQKV).Tensor(dstates).Tensor(systems).Tensor(gates).Tensor(s.states[0]).Tensor(s.states[1]).Tensor(a.DO).Tensor(a.QKV).Tensor(a.Cu)
+		p = l.Params().Tensors(a.DQKV, dstates, systems, gates, s.states[0], s.states[1], a.DO, a.QKV, a.Cu)
 		s.launch(&deltaDStates[dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaPart), deltaThreads, deltaDStatesShared[dt], p)
-		p = l.Params().Tensor(a.DGates).Tensor(parts).Tensor(reads).Tensor(nears).Tensor(a.DQKV).Tensor(dstates).Tensor(fresh).Tensor(gates).Tensor(a.DO).
-			Tensor(a.QKV).Tensor(a.Gates).Tensor(a.ALog).Tensor(a.DtBias).Tensor(a.Cu).Tensor(a.States)
+		p = l.Params().Tensors(a.DGates, parts, reads, nears, a.DQKV, dstates, fresh, gates, a.DO, a.QKV, a.Gates, a.ALog, a.DtBias, a.Cu, a.States)
 		s.launch(&deltaGateGrads[dt], start, n, a.Heads, deltaThreads, 0, p)
-		p = l.Params().Tensor(a.DQKV).Tensor(reads).Tensor(nears).Tensor(dstates).Tensor(fresh).Tensor(gates).Tensor(a.DO).Tensor(a.QKV).Tensor(a.Cu).
-			Tensor(a.States)
+		p = l.Params().Tensors(a.DQKV, reads, nears, dstates, fresh, gates, a.DO, a.QKV, a.Cu, a.States)
 		s.launch(&deltaKeys[dt], start, n, 2*a.KeyHeads, 2*deltaThreads, deltaKeysShared[dt], p)
 		each := int64(n * a.Heads)
 		addUp(l, a.DALog, parts.Slice(0, each), n, a.Heads)
