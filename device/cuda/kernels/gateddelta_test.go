@@ -100,3 +100,29 @@ func manyTiles(dev *rig) error {
 	}
 	return nil
 }
+
+// launches is a launcher that counts launches and runs none.
+type launches struct {
+	*rigStream
+	n int
+}
+
+func (l *launches) Launch(*kernels.Kernel, kernels.Dim3, kernels.Dim3, int, *kernels.Params) { l.n++ }
+
+// TestLargestDeltaFits: scratch memory holds at least one chunk of the largest heads, so segments are never empty.
+func TestLargestDeltaFits(t *testing.T) {
+	const chunks = 4
+	for _, dt := range []device.DType{device.F32, device.BF16} {
+		for _, byChannel := range []bool{false, true} {
+			l, given := &launches{rigStream: &rigStream{rig: newRig()}}, device.Tensor{Addr: 1}
+			a := op.DeltaShape{Seqs: 1, T: chunks * op.DeltaChunk, KeyHeads: op.MostDeltaHeads, Heads: op.MostDeltaHeads, KeyDim: op.MostDeltaDim, ValueDim: op.MostDeltaDim,
+				ByChannel: byChannel}
+			kernels.GatedDelta(l, &op.GatedDelta{DeltaShape: a, QKV: device.Tensor{DType: dt}, Last: given})
+			kernels.GatedDeltaBackward(l, &op.GatedDeltaBackward{DeltaShape: a, QKV: device.Tensor{DType: dt}, States: given})
+			if l.n == 0 || l.n > 12*chunks || l.err != nil {
+				t.Errorf("%v, by channel %v: %d launches, %v", dt, byChannel, l.n, l.err)
+			}
+			l.Close()
+		}
+	}
+}
