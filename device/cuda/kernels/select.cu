@@ -262,10 +262,7 @@ struct Candidates {
     int low = 0, high = count, nth = n - 1;
 #pragma clang loop unroll(disable)
     for (int depth = 2 * (31 - __builtin_clz(count)); high - low > 3; depth--) {
-      if (depth == 0) {
-        from(low).heap_select(high - low, nth + 1 - low);
-        return swap(low, nth);
-      }
+      if (depth == 0) return from(low).heap_select(high - low, nth + 1 - low);
       int cut = low + from(low).divide(high - low);
       if (cut <= nth) low = cut;
       else high = cut;

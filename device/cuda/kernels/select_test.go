@@ -17,16 +17,18 @@ import (
 	"mt/internal/testkit"
 )
 
-// recordedTopK returns the cases of testdata/topk.json of device/cpu, which torch.topk chose on a CPU, whose chosen keys are
-// seen. Scores of later keys are missing at the end.
+// recordedTopK returns the cases of testdata/topk.json and testdata/killer.json of device/cpu, whose chosen keys are seen.
+// Scores of later keys are missing at the end.
 func recordedTopK(t *testing.T) (cases []topKCase) {
-	var all []struct {
+	type recorded []struct {
 		K      int
 		Scores []*float64
 		Chosen []int32
 	}
+	var all, bad recorded
 	testkit.NoError(t, json.Unmarshal(testkit.Must(os.ReadFile("../../cpu/testdata/topk.json"))(t), &all))
-	for _, c := range all {
+	testkit.NoError(t, json.Unmarshal(testkit.Must(os.ReadFile("../../cpu/testdata/killer.json"))(t), &bad))
+	for _, c := range append(all, bad...) {
 		of := topKCase{keys: len(c.Scores), k: c.K, chosen: c.Chosen}
 		for _, x := range c.Scores {
 			if x != nil {
