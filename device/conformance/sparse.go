@@ -25,6 +25,7 @@ var selections = []struct {
 	{queries: []int{300}, heads: 8, dim: 32, topK: 40},
 	{queries: []int{270, 3}, heads: 8, dim: 8, topK: 3},
 	{queries: []int{1, 5}, keys: []int{290, 7}, heads: 8, dim: 16, topK: 24},
+	{queries: []int{257}, heads: 12, dim: 8, topK: 250}, // the last key is the first one of a tile
 	{queries: []int{30, 301}, heads: 13, dim: 128, topK: 80},
 	{queries: []int{40}, keys: []int{47}, heads: 70, dim: 136, topK: 9},
 }

@@ -95,7 +95,7 @@ var (
 	}
 	sparseFor = [2][]attentionKernels{
 		device.F32:  {sparse(attentionF32("attention_sparse", 128), 64*8, 64*8), sparse(attentionF32("attention_sparse", 256), 64*8, 64*8)},
-		device.BF16: {sparse(attentionTo128("attention_sparse"), 0, 16+256*4), sparse(attentionTo256("attention_sparse"), 0, 16+256*4)},
+		device.BF16: {sparse(attentionTo128("attention_sparse"), 0, 128*64/8), sparse(attentionTo256("attention_sparse"), 0, 64*32/8)},
 	}
 )
 
