@@ -347,7 +347,7 @@ __global__ __launch_bounds__(THREADS, 1) void select_scores_bf16_d128(SCORES_PAR
 // select_keys writes the keys of query from + blockIdx.x. It overwrites its scores, and its row of order (queries, pitch).
 __global__ __launch_bounds__(THREADS, 1) void select_keys(int *keys, u32 *scores, int *order, const int *cu_q, const int *cu_k, int seqs, int from,
                                                        int pitch, int top) {
-  __shared__ int counts[256], notes[3];
+  __shared__ int counts[256 + 32]; // 256 counts, then notes; whole 128 bytes, as the dynamic memory of the file is aligned
   int query = from + blockIdx_x, thread = threadIdx_x;
   Span of = span_of(cu_q, cu_k, seqs, query);
   int seen = query + of.shift + 1;
@@ -358,7 +358,7 @@ __global__ __launch_bounds__(THREADS, 1) void select_keys(int *keys, u32 *scores
   }
   scores += (i64)blockIdx_x * pitch;
   order += (i64)blockIdx_x * pitch;
-  Limit limit = find(scores, seen, top, counts, notes);
+  Limit limit = find(scores, seen, top, counts, counts + 256);
   if (limit.chosen < limit.equal) {
     for (int i = thread; i < of.nk; i += THREADS) { // later keys take part, because the choice among equal scores depends on them
       order[i] = i;
