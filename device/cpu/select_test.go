@@ -10,8 +10,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestSelectLargest: among equal scores the choice is that of torch.topk, which testdata/topk.py recorded. testdata/killer.cc
-// has cases in which every division is bad.
+// TestSelectLargest: among equal scores the choice is that of torch.topk, which testdata/topk.py recorded.
+// testdata/killer.cc has cases in which every division is bad.
 func TestSelectLargest(t *testing.T) {
 	type recorded []struct {
 		K      int

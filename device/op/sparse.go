@@ -8,8 +8,8 @@ import "mt/device"
 //	score = Σ_h WScale·W[h]·max(0, Scale·Q[h]·K)
 //
 // Scores at the limit may be equal: they are 0 if no head's product is positive. The choice among them is that of
-// torch.topk on a CPU, which calls std::nth_element and, for few keys of many, std::partial_sort of the GNU C++ library.
-// Source: arXiv:2512.02556 (DeepSeek-V3.2, section 2.1).
+// torch.topk on a CPU, which calls std::nth_element and, for few keys of many, std::partial_sort of the GNU C++
+// library. Source: arXiv:2512.02556 (DeepSeek-V3.2, section 2.1).
 //
 //	Q (TQ, Heads, Dim), K (TK, Dim), W (TQ, Heads) act
 //	Keys (TQ, TopK) i32: the chosen keys, counted from the sequence's first key, in ascending order; −1 after the last
@@ -58,8 +58,9 @@ func (a *SelectKeys) Bytes() int64 {
 	return int64(a.TQ*a.Heads*(a.Dim+1)+a.TK*a.Dim)*a.Q.DType.Size() + 4*int64(a.TQ*a.TopK)
 }
 
-// SparseAttention is Attention in which a query attends to the keys that SelectKeys chose for it, the same ones in all
-// heads. The shape has no Window and no Softcap. A device may compute the products of all pairs, so MostWork is Attention's.
+// SparseAttention is Attention in which a query attends to the keys that SelectKeys chose for it, the same ones in
+// all heads. The shape has no Window and no Softcap. A device may compute the products of all pairs, so MostWork is
+// Attention's.
 //
 //	Keys (TQ, TopK) i32 as SelectKeys writes it
 type SparseAttention struct {

@@ -51,10 +51,10 @@ type attentionKernel struct {
 	threads uint32
 }
 
-// attentionBF16 describes the bf16 kernels for heads of up to dim elements. name is attention, or
-// attention_cap with a softcap, or attention_sparse with chosen keys. The other arguments are sizes of tiles in rows, and of shared
-// memory in bytes. The forward's shared memory holds the queries and two buffers of K or V. It
-// copies a tile of keys in parts parts.
+// attentionBF16 describes the bf16 kernels for heads of up to dim elements. name is attention, or attention_cap with
+// a softcap, or attention_sparse with chosen keys. The other arguments are sizes of tiles in rows, and of shared
+// memory in bytes. The forward's shared memory holds the queries and two buffers of K or V. It copies a tile of keys
+// in parts parts.
 func attentionBF16(name string, dim, queries, keys, parts, dkdvKeys, dkdvShared, dqQueries, dqThreads, dqShared int) attentionKernels {
 	module := fmt.Sprintf("%s_%d", name, dim)
 	kernel := func(op string, tile, threads, shared int) attentionKernel {
@@ -99,8 +99,8 @@ var (
 	}
 )
 
-// sparse adds the shared memory of bits for chosen keys, in bytes: of the kernels whose rows are queries, and of the one
-// whose rows are keys.
+// sparse adds the shared memory of bits for chosen keys, in bytes: of the kernels whose rows are queries, and of the
+// one whose rows are keys.
 func sparse(k attentionKernels, queries, keys int) attentionKernels {
 	k.forward.Shared += queries
 	k.keys.Shared += keys

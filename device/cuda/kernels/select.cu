@@ -3,11 +3,11 @@
 //
 //	score = Σ_h wscale·w[h]·max(0, scale·q[h]·k)
 //
-// It works on a segment of queries at a time, whose scores (queries, pitch) are in scratch memory. The first kernel writes
-// scores as u32 numbers that are ordered as the scores are. The second finds the limit, the smallest chosen score, by its
-// bytes, and writes the keys at and above the limit in ascending order. If not all keys at the limit are chosen, one thread
-// chooses as std::nth_element and std::partial_sort of the GNU C++ library do, as torch.topk on a CPU
-// (device/cpu/select.go).
+// It works on a segment of queries at a time, whose scores (queries, pitch) are in scratch memory. The first kernel
+// writes scores as u32 numbers that are ordered as the scores are. The second finds the limit, the smallest chosen
+// score, by its bytes, and writes the keys at and above the limit in ascending order. If not all keys at the limit
+// are chosen, one thread chooses as std::nth_element and std::partial_sort of the GNU C++ library do, as torch.topk
+// on a CPU (device/cpu/select.go).
 //
 // No call can take less time than the products of queries and keys. The scores are written once and read five times,
 // mostly from the L2 cache.
@@ -193,8 +193,8 @@ struct Fast {
   }
 };
 
-// Candidates are keys and their scores, which move together. The functions below are those of device/cpu/select.go and of
-// the GNU C++ library, comparison by comparison.
+// Candidates are keys and their scores, which move together. The functions below are those of device/cpu/select.go
+// and of the GNU C++ library, comparison by comparison.
 struct Candidates {
   u32 *score;
   int *key;
@@ -275,7 +275,8 @@ struct Candidates {
 // Limit is the smallest chosen score, how many keys are chosen that have it, and how many have it.
 struct Limit { u32 score; int chosen, equal; };
 
-// find returns the limit of the top largest of n scores, byte by byte from the highest. counts has 256 numbers and notes 3.
+// find returns the limit of the top largest of n scores, byte by byte from the highest. counts has 256 numbers and
+// notes 3.
 DEV Limit find(const u32 *scores, int n, int top, int *counts, int *notes) {
   Limit limit{0, top, 0};
   int thread = threadIdx_x;
@@ -314,7 +315,8 @@ DEV Limit find(const u32 *scores, int n, int top, int *counts, int *notes) {
   return limit;
 }
 
-// write writes in ascending order the numbers of those of n scores that are at least limit. counts has a number for each warp.
+// write writes in ascending order the numbers of those of n scores that are at least limit. counts has a number for
+// each warp.
 DEV void write(int *to, const u32 *scores, int n, u32 limit, int *counts) {
   constexpr int WARPS = THREADS / 32;
   int warp = threadIdx_x >> 5, lane = threadIdx_x & 31, each = (n + THREADS - 1) / THREADS * 32, first = warp * each, end = min_i(n, first + each);
@@ -344,10 +346,11 @@ __global__ __launch_bounds__(THREADS, 1) void select_scores_bf16_d128(SCORES_PAR
   f.run(Scores<bf16> SCORES, shared_address(shared));
 }
 
-// select_keys writes the keys of query from + blockIdx.x. It overwrites its scores, and its row of order (queries, pitch).
+// select_keys writes the keys of query from + blockIdx.x. It overwrites its scores, and its row of order (queries,
+// pitch).
 __global__ __launch_bounds__(THREADS, 1) void select_keys(int *keys, u32 *scores, int *order, const int *cu_q, const int *cu_k, int seqs, int from,
                                                        int pitch, int top) {
-  __shared__ int counts[256 + 32]; // 256 counts, then notes; whole 128 bytes, as the dynamic memory of the file is aligned
+  __shared__ int counts[256 + 32]; // counts, then notes; whole 128 bytes, as the file's dynamic memory is aligned
   int query = from + blockIdx_x, thread = threadIdx_x;
   Span of = span_of(cu_q, cu_k, seqs, query);
   int seen = query + of.shift + 1;
@@ -360,7 +363,7 @@ __global__ __launch_bounds__(THREADS, 1) void select_keys(int *keys, u32 *scores
   order += (i64)blockIdx_x * pitch;
   Limit limit = find(scores, seen, top, counts, counts + 256);
   if (limit.chosen < limit.equal) {
-    for (int i = thread; i < of.nk; i += THREADS) { // later keys take part, because the choice among equal scores depends on them
+    for (int i = thread; i < of.nk; i += THREADS) { // later keys take part in the choice among equal scores
       order[i] = i;
       if (i >= seen) scores[i] = NOTHING;
     }

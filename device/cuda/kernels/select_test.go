@@ -17,8 +17,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// recordedTopK returns the cases of testdata/topk.json and testdata/killer.json of device/cpu, whose chosen keys are seen.
-// Scores of later keys are missing at the end.
+// recordedTopK returns the cases of testdata/topk.json and testdata/killer.json of device/cpu, whose chosen keys are
+// seen. Scores of later keys are missing at the end.
 func recordedTopK(t *testing.T) (cases []topKCase) {
 	type recorded []struct {
 		K      int
@@ -68,8 +68,8 @@ func (c topKCase) run(t *testing.T, dev *rig, dt device.DType) ([]int32, error) 
 	return out, r.s.err
 }
 
-// TestEqualScores: among equal scores a GPU makes the choice of torch.topk on a CPU. Segments of three queries change no
-// choice.
+// TestEqualScores: among equal scores a GPU makes the choice of torch.topk on a CPU. Segments of three queries change
+// no choice.
 func TestEqualScores(t *testing.T) {
 	dev := newRig()
 	for _, c := range recordedTopK(t) {
