@@ -115,29 +115,6 @@ func TestIndexerNeedsLatentQueries(t *testing.T) {
 	}
 }
 
-// TestMaxDocument: an indexer limits documents to index_topk tokens, and generated texts to the smaller of index_topk
-// and the model's positions.
-func TestMaxDocument(t *testing.T) {
-	for _, tc := range []struct {
-		changes map[string]any
-		most    int
-		texts   int
-		key     string
-	}{
-		{small("glm_moe_dsa", map[string]any{"index_topk": 9, "max_position_embeddings": 40}), 9, 9, "index_topk"},
-		{small("glm_moe_dsa", map[string]any{"index_topk": 90, "max_position_embeddings": 40}), 90, 40, "max_position_embeddings"},
-		{small("deepseek_v3", map[string]any{"max_position_embeddings": 40}), 0, 40, "max_position_embeddings"},
-	} {
-		c, err := parse(t, tc.changes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if texts, key := c.MostPositions("cuda"); c.MaxDocument("cuda") != tc.most || texts != tc.texts || key != tc.key {
-			t.Errorf("%v: documents of %d tokens, texts of %d by %s", tc.changes, c.MaxDocument("cuda"), texts, key)
-		}
-	}
-}
-
 // TestRecentInline: the config.json written for an inline config of these families reads back as
 // the same config.
 func TestRecentInline(t *testing.T) {
