@@ -46,14 +46,15 @@ type deltaArray struct {
 type deltaSegments struct {
 	*op.DeltaShape
 	l           Launcher
-	all, length int             // chunks, and chunks of a segment
-	arrays      []device.Tensor // of a segment
-	states      []device.Tensor // (Heads, KeyDim, ValueDim) f32
+	all, length int              // chunks, and chunks of a segment
+	arrays      [7]device.Tensor // of a segment
+	states      [3]device.Tensor // (Heads, KeyDim, ValueDim) f32
 }
 
 // segmentsOf returns segments of at most most chunks (0: any number), with scratch memory for arrays and for a number of
-// states. Arrays in fp32 must precede those in bf16, so that all are aligned.
-func segmentsOf(l Launcher, a *op.DeltaShape, most, states int, arrays []deltaArray) deltaSegments {
+// states. Arrays in fp32 must precede those in bf16, so that all are aligned. An array
+// without elements is none.
+func segmentsOf(l Launcher, a *op.DeltaShape, most, states int, arrays [7]deltaArray) deltaSegments {
 	s := deltaSegments{DeltaShape: a, l: l, all: (a.T-1)/op.DeltaChunk + a.Seqs}
 	state, each := 4*int64(a.Heads*a.KeyDim*a.ValueDim), int64(0)
 	for _, x := range arrays {
@@ -64,12 +65,13 @@ func segmentsOf(l Launcher, a *op.DeltaShape, most, states int, arrays []deltaAr
 		s.length = min(s.length, most)
 	}
 	mem, at := l.Scratch(int64(states)*state+int64(s.length)*each), int64(0)
-	for range states {
-		s.states, at = append(s.states, mem.Tensor(device.F32, at, state/4)), at+state
+	for i := range states {
+		s.states[i], at = mem.Tensor(device.F32, at, state/4), at+state
 	}
-	for _, x := range arrays {
-		n := int64(s.length * a.Heads * x.n)
-		s.arrays, at = append(s.arrays, mem.Tensor(x.dt, at, n)), at+n*x.dt.Size()
+	for i, x := range arrays {
+		if n := int64(s.length * a.Heads * x.n); n > 0 {
+			s.arrays[i], at = mem.Tensor(x.dt, at, n), at+n*x.dt.Size()
+		}
 	}
 	return s
 }
@@ -89,13 +91,13 @@ func gatedDelta(l Launcher, a *op.GatedDelta, most int) {
 		return
 	}
 	dt, kept, form, square := a.QKV.DType, 2, 0, deltaArray{a.QKV.DType, deltaTile * deltaTile}
-	arrays := []deltaArray{{device.F32, deltaGates}, {device.F32, 0}, square}
+	arrays := [7]deltaArray{{device.F32, deltaGates}, {device.F32, 0}, square}
 	if a.States.None() {
 		arrays[1].n = a.KeyDim * a.ValueDim
 	}
 	if a.ByChannel {
 		rows := deltaArray{dt, deltaTile * a.KeyDim}
-		form, arrays = 1, append(arrays, rows, rows, rows, square)
+		form, arrays[3], arrays[4], arrays[5], arrays[6] = 1, rows, rows, rows, square
 	}
 	if !a.Last.None() {
 		kept = 3 // the last is the state before the sequence
@@ -108,7 +110,7 @@ func gatedDelta(l Launcher, a *op.GatedDelta, most int) {
 	if kept == 3 {
 		initial = s.states[2]
 	}
-	rows := append(s.arrays[3:], make([]device.Tensor, 4)...)[:4]
+	rows := s.arrays[3:]
 	at := func(p *Params) *Params {
 		return p.Tensor(a.QKV).Tensors(rows...).Tensors(a.Cu, states, initial).Bool(a.States.None())
 	}
@@ -148,7 +150,7 @@ func gatedDeltaBackward(l Launcher, a *op.GatedDeltaBackward, most int) {
 	}
 	dt := a.QKV.DType
 	square := deltaArray{dt, deltaTile * deltaTile}
-	s := segmentsOf(l, &a.DeltaShape, most, 2, []deltaArray{{device.F32, deltaGates}, {device.F32, 2}, square, square, square,
+	s := segmentsOf(l, &a.DeltaShape, most, 2, [7]deltaArray{{device.F32, deltaGates}, {device.F32, 2}, square, square, square,
 		{dt, deltaTile * a.ValueDim}, {dt, a.KeyDim * a.ValueDim}})
 	gates, parts, systems, reads, nears, fresh, dstates := s.arrays[0], s.arrays[1], s.arrays[2], s.arrays[3], s.arrays[4], s.arrays[5], s.arrays[6]
 	for start := (s.all - 1) / s.length * s.length; start >= 0; start -= s.length {
