@@ -53,8 +53,8 @@ func (a *rounded) round(site string, x matrix) matrix {
 // chunk holds a chunk of a head: raw rows of q and k, v, dO, reciprocal lengths and gates of tokens, the system's
 // inverse M, and scores. qFrom and kFrom are rows of q and k with their lengths, decayed since the chunk's start. The
 // state is kept by keep, for each channel, and receives rows written times the new values, which are scaled by scale.
-// Its gradient receives qRead and kRead, scaled by qScale and kScale. With a decay for each channel gamma has the sums of
-// gates before a token, and qLocal, kLocal and kUntil rows decayed since the start of a block of 16, or up to its end.
+// Its gradient receives qRead and kRead, scaled by qScale and kScale. With a decay for each channel gamma has the sums
+// of gates before a token, and qLocal, kLocal and kUntil rows decayed since the start of a block of 16, or up to its end.
 type chunk struct {
 	n, at                      int
 	q, k, v, do                [][]float64

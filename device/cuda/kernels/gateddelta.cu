@@ -965,8 +965,8 @@ DEV void channel_pairs(channel_gradients<T> &m, T *dgate, const source<T> &out, 
   }
 }
 
-// by_states sets the gradients of rows of q and k that read the state (of_q, of_k) and of rows that write it (of_w), for
-// PART channels. m.last receives the sums of products of the state and its gradient.
+// by_states sets the gradients of rows of q and k that read the state (of_q, of_k) and of rows that write it (of_w),
+// for PART channels. m.last receives the sums of products of the state and its gradient.
 template <class T>
 DEV void by_states(channel_gradients<T> &m, part_sums &of_q, part_sums &of_k, part_sums &of_w, const source<T> &out, const source<T> &dx, const source<T> &n,
                    const source<float> &state, const source<T> &dstate) {
@@ -1023,7 +1023,8 @@ template <class T> DEV void within_blocks_backward(channel_gradients<T> &m, floa
   }
 }
 
-// split_decays makes decays and rows those since a block's start, or up to its end. A warp has a block, a lane a channel.
+// split_decays makes decays and rows those since a block's start, or up to its end. A warp has a block, a lane a
+// channel.
 template <class T> DEV void split_decays(channel_gradients<T> &m) {
   int c = threadIdx_x & 31, b = threadIdx_x / 32 * 16;
   float by = 1.0f;
@@ -1083,8 +1084,8 @@ DEV void between_blocks(channel_gradients<T> &m, part_sums &of_q, part_sums &of_
     }
 }
 
-// channel_rates stores the gradients of a of a chunk's tokens by that of γ, and their sums by DtBias, and returns the
-// thread's part of that of ALog. A token's g is a term of γ of that token and of all later ones. gates has a channel c0.
+// channel_rates stores the gradients of a of a chunk's tokens, and their sums, those of DtBias, and returns the
+// thread's part of that of ALog. A token's g is a term of γ of that token and of all later ones. c0 is the first channel.
 template <class T>
 DEV float channel_rates(channel_gradients<T> &m, T *da, float *of_bias, const T *a, const float *dt_bias, float rate, const chunk_place &p, int c0, int channels,
                         i64 stride) {

@@ -24,6 +24,7 @@ var (
 	channelKeys    = forTypes("gateddelta", "channel_keys", channelKeysShared[device.F32])
 )
 
+// deltaForms returns the kernels of both forms; shared has their dynamic shared memory in bytes, by form and compute type.
 func deltaForms(name string, shared *[2][2]int) [2][2]Kernel {
 	return [2][2]Kernel{forTypes("gateddelta", "delta_"+name, shared[0][device.F32]), forTypes("gateddelta", "channel_"+name, shared[1][device.F32])}
 }

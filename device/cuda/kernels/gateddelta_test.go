@@ -42,8 +42,8 @@ func (t threeSequences) Run(name string, f func(threeSequences)) bool {
 	return t.T.Run(name, func(t *testing.T) { f(threeSequences{t}) })
 }
 
-// TestMoreSequencesThanScratch: if scratch memory cannot hold all chunks at a time, states go from segment to segment of
-// chunks. The gradients of ALog and DtBias then include all segments.
+// TestMoreSequencesThanScratch: if scratch memory cannot hold all chunks at a time, states go from segment to segment.
+// The gradients of ALog and DtBias then include all segments.
 func TestMoreSequencesThanScratch(t *testing.T) {
 	testkit.NotShort(t)
 	dev := narrow{newRig()}
