@@ -55,14 +55,15 @@ func TestMoreSequencesThanScratch(t *testing.T) {
 }
 
 // TestMissingBarriersOfDelta removes barriers of the gated delta rule's kernels, one at a time. The
-// emulator notices each. By default a sample is removed, in long tests each.
+// emulator notices each. By default a sample is removed, in long tests a larger one.
 func TestMissingBarriersOfDelta(t *testing.T) {
 	testkit.NotShort(t)
 	const module = "gateddelta"
 	source := string(kernels.PTX(module))
 	found := regexp.MustCompile(`bar\.sync[^;]*;`).FindAllStringIndex(source, -1)
+	every := testkit.Every(t, 64)
 	for n, at := range append([][]int{{0, 0}}, found...) {
-		if n%32 != 0 && !testkit.LongAsked() {
+		if n%every != 0 {
 			continue
 		}
 		dev := newRig()
