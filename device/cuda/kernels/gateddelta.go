@@ -10,8 +10,8 @@ func init() {
 	add(GatedDeltaBackward)
 }
 
-// Kernels of the gated delta rule, by compute type; see gateddelta.cu. Those that both forms have are two, the second
-// with a decay for each channel.
+// Kernels of the gated delta rule, by compute type; see gateddelta.cu. Each step has a second kernel for a decay for each
+// channel.
 var (
 	deltaSystem    = forTypes("gateddelta", "delta_system", 0)
 	channelSystem  = forTypes("gateddelta", "channel_system", channelSystemShared[device.F32])
@@ -59,8 +59,7 @@ type deltaSegments struct {
 }
 
 // segmentsOf returns segments of at most most chunks (0: any number), with scratch memory for arrays and for a number of
-// states. Arrays in fp32 must precede those in bf16, so that all are aligned. An array
-// without elements is none.
+// states. Arrays in fp32 must precede those in bf16, so that all are aligned. An array without elements is none.
 func segmentsOf(l Launcher, a *op.DeltaShape, most, states int, arrays [10]deltaArray) deltaSegments {
 	s := deltaSegments{DeltaShape: a, l: l, all: (a.T-1)/op.DeltaChunk + a.Seqs}
 	state, each := 4*int64(a.Heads*a.KeyDim*a.ValueDim), int64(0)
