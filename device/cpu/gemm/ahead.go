@@ -63,17 +63,20 @@ func (w *Workspace) sourceAfter(b *block, kb, calls int) source {
 	return s
 }
 
-// take returns the address at which the next kernel call begins to prefetch; 0: nothing is left.
-func (s *source) take() uintptr {
+// take returns the address at which the next kernel call begins to prefetch, and for how many of the next n calls step
+// by step the rows suffice; 0, n: nothing is left.
+func (s *source) take(n int) (uintptr, int) {
 	if s.rows <= 0 {
 		s.from, s.across, s.down = 0, 0, 0
-		return 0
+		return 0, n
 	}
-	at := s.from
-	s.from += s.ld + s.across
-	s.rows--
+	each := 1
 	if s.across != 0 {
-		s.rows--
+		each = 2
 	}
-	return at
+	n = min(n, ceil(s.rows, each))
+	at := s.from
+	s.from += uintptr(n) * (s.ld + s.across)
+	s.rows -= n * each
+	return at, n
 }

@@ -33,7 +33,9 @@ func (w *Workspace) runBlocks(p *parallel.Pool) {
 
 // panelStride returns the distance between two packed panels, in packed elements, if a panel holds k elements of K. It
 // is a cache line more than they take, so that panels that are packed together fall into different sets of a cache.
-func (w *Workspace) panelStride(k int) int { return roundUp(w.layout.steps(k), kGrain)*w.level.nr + cacheLine/4 }
+func (w *Workspace) panelStride(k int) int {
+	return roundUp(w.layout.steps(k), kGrain)*w.level.nr + cacheLine/4
+}
 
 // panelsBefore returns the offset at which the packed panels of block kb of K begin. All earlier blocks have the full
 // length kc.
@@ -174,19 +176,28 @@ func (w *Workspace) multiply(b *block, kb int) {
 		ahead := w.panelAfter(b, kb, j)
 		column := (j - b.first) * l.nr
 		mask := uint32(1<<min(l.nr, b.n-column) - 1)
-		for i := range b.tiles {
-			h := min(b.h, b.m-i*b.h)
+		for i := 0; i < b.tiles; {
+			h, n := min(b.h, b.m-i*b.h), 1
+			if w.layout.column != nil && h == l.mr && b.n-column >= l.nr {
+				n = b.m/h - i
+			}
 			var c *float32
 			if b.c != nil {
 				c = at(b.c, i*b.h*b.ldc+column)
 			}
-			block, across, down := next.take(), next.across, next.down
+			block, n := next.take(n)
+			across, down, step := next.across, next.down, next.ld+next.across
 			if block == 0 { // no part of A to prefetch: prefetch more of B
-				block, across, down = ahead+whole, cacheLine, 2*cacheLine
+				block, across, down, step = ahead+whole, cacheLine, 2*cacheLine, uintptr(8*k)
 			}
-			w.layout.kernels[h](k, at(b.left, i*b.h*b.lda), b.lda, panel, c, b.ldc, at(b.d, i*b.h*b.ldd+column), b.ldd, mask,
-				ahead, block, across, down)
-			ahead += uintptr(8 * k)
+			left, d := at(b.left, i*b.h*b.lda), at(b.d, i*b.h*b.ldd+column)
+			if n > 1 {
+				w.layout.column(n, k, left, b.lda, panel, c, b.ldc, d, b.ldd, ahead, block, across, down, step)
+			} else {
+				w.layout.kernels[h](k, left, b.lda, panel, c, b.ldc, d, b.ldd, mask, ahead, block, across, down)
+			}
+			ahead += uintptr(8 * k * n)
+			i += n
 		}
 	}
 }

@@ -112,6 +112,11 @@ func kernelPairsx13(k int, a *float32, lda int, b *float32, c *float32, ldc int,
 //go:noescape
 func kernelPairsx14(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
+// column256 computes tiles of 6 rows of 16 columns: see layout.column.
+//
+//go:noescape
+func column256(tiles int, k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, panel uintptr, block uintptr, across uintptr, down uintptr, step uintptr)
+
 // peakAVX512 computes n times 12 fused multiply-adds of registers.
 //
 //go:noescape

@@ -32,6 +32,10 @@ type kernelFunc func(k int, a *float32, lda int, b, c *float32, ldc int, d *floa
 type layout struct {
 	perStep int          // elements of K in a packed element
 	kernels []kernelFunc // by height; [0] is unused
+	// column does for tiles of the greatest height, one below the other, what kernels do with a full mask. From tile to
+	// tile panel advances by 8 bytes for each of k, and block by step. nil: there is none.
+	column func(tiles, k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int,
+		panel, block, across, down, step uintptr)
 
 	// packRows writes rows rows of k elements of a, rowStride packed elements apart. It may write up to the next
 	// multiple of kGrain packed elements.

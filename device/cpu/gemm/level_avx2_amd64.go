@@ -15,6 +15,7 @@ var avx2 = &level{
 	layout: layout{
 		perStep:   1,
 		kernels:   []kernelFunc{nil, kernel256x1, kernel256x2, kernel256x3, kernel256x4, kernel256x5, kernel256x6},
+		column:    column256,
 		packRows:  packRowsOf(avx2Widen),
 		packRowsT: packRowsT256,
 		packB:     packB256,

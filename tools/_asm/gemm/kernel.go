@@ -64,6 +64,59 @@ func (m *machine) kernel(h int) {
 	Begin(fmt.Sprintf("kernel%sx%d", m.name, h),
 		"func(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, mask uint32, panel, block, across, down uintptr)",
 		fmt.Sprintf("computes %d rows of %d columns of %s: see kernelFunc.", h, m.width/2, m.element))
+	ldd := m.products(h)
+	m.finish(h, Arg("d"), ldd)
+	End()
+}
+
+// column256 generates the products of a panel of b with several tiles of a, one below the other, all of the largest
+// height. It does what as many calls of a kernel with a full mask do, and saves what a call costs. It keeps count in its
+// parameters.
+func column256() {
+	m := machine256
+	Begin("column256",
+		"func(tiles, k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, panel, block, across, down, step uintptr)",
+		fmt.Sprintf("computes tiles of %d rows of %d columns: see layout.column.", m.mr, m.width/2))
+	Label("tile")
+	ldd := m.products(m.mr)
+	c, ldc := Arg("c"), Arg("ldc")
+	SHLQ(Imm(2), ldc)
+	finishRows256(m.mr, "store", c, ldc, Arg("d"), ldd,
+		func(m Mem, x reg.Register, _ int) { VMOVUPS(m, x) },
+		func(x reg.Register, m Mem, _ int) { VMOVUPS(x, m) })
+
+	Comment("The next tile.")
+	k, step := Arg("k"), Arg("step")
+	SHLQ(Imm(3), k)
+	ADDQ(k, param("panel"))
+	ADDQ(step, param("block"))
+	for _, rows := range [][2]string{{"a", "lda"}, {"d", "ldd"}, {"c", "ldc"}} {
+		if rows[0] == "c" {
+			c := Arg("c")
+			TESTQ(c, c)
+			JE(LabelRef("counted"))
+		}
+		ld := Arg(rows[1])
+		IMUL3Q(U32(4*m.mr), ld, ld)
+		ADDQ(ld, param(rows[0]))
+	}
+	Label("counted")
+	DECQ(param("tiles"))
+	JNE(LabelRef("tile"))
+	End()
+}
+
+// param is the memory of a parameter.
+func param(name string) Op {
+	p, err := Param(name).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	return p.Addr
+}
+
+// products generates the sums of h rows over all of K. It returns the register with the bytes between rows of d.
+func (m *machine) products(h int) reg.Register {
 	k := Arg("k")
 	a := loadRows(h)
 	b, ldd, panel, block, across, down := Arg("b"), Arg("ldd"), Arg("panel"), Arg("block"), Arg("across"), Arg("down")
@@ -114,8 +167,7 @@ func (m *machine) kernel(h int) {
 	JNE(LabelRef("single"))
 
 	Label("finish")
-	m.finish(h, Arg("d"), ldd)
-	End()
+	return ldd
 }
 
 // rows gives access to the rows of a part of A, which are ld bytes apart. An x86 address can be a

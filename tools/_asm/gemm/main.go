@@ -16,6 +16,7 @@ func main() {
 	machine512.kernels()
 	machine256.kernels()
 	machinePairs.kernels()
+	column256()
 	peak(AVX512, ZMMs)
 	peak(AVX2, YMMs)
 	packRowPairs512()
