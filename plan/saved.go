@@ -16,7 +16,19 @@ const savedTensors = 16
 
 // SavedBytes returns the bytes that layer l keeps for its backward, for all micro-batches. Alignment may cost
 // device.Align bytes for each tensor of each micro-batch.
-func (r *Run) SavedBytes(l int) int64 { return r.savedAt(l, r.Spec.Keep.Of(r.Layouts[l].Block)) }
+func (r *Run) SavedBytes(l int) int64 {
+	n := r.savedAt(l, r.Spec.Keep.Of(r.Layouts[l].Block))
+	if one := r.Limits.MicroBatches; n > 0 && r.travels(l) && r.Spec.KeptOf.N < one {
+		n = min(n, int64(r.Spec.KeptOf.N)*r.keptBytes(l))
+	}
+	return n
+}
+
+// keptBytes returns the bytes that layer l keeps of one micro-batch.
+func (r *Run) keptBytes(l int) int64 {
+	block := r.Layouts[l].Block
+	return r.Kind(l).SavedBytes(r.Spec, block, r.Spec.Keep.Of(block), r.Limits.MicroBatchTokens) + savedTensors*device.Align
+}
 
 // savedAt returns the bytes that layer l would keep for its backward at the given level, for all
 // micro-batches.
@@ -28,14 +40,36 @@ func (r *Run) savedAt(l int, level layers.Keep) int64 {
 	return n + int64(r.Limits.MicroBatches)*savedTensors*device.Align
 }
 
+// Keeps reports whether layer l keeps anything of micro-batch mb, if it keeps something at all.
+func (r *Run) Keeps(l, mb int) bool { return !r.travels(l) || r.Spec.KeptOf.Has(mb) }
+
 // savedBytes returns the bytes that all layers of the view r keep on the device for their backward.
 func (r *Run) savedBytes() (n int64) {
-	if r.Spec.OnHost {
-		return 0
-	}
 	for l := range r.Layouts {
-		if bytes := r.SavedBytes(l); bytes > 0 {
+		if bytes := r.SavedBytes(l); bytes > 0 && !r.SavedOnHost(l) {
 			n += held(bytes)
+		}
+	}
+	return n + int64(r.KeptSlots)*held(r.KeptSlotBytes())
+}
+
+// SavedOnHost reports whether what layer l keeps for its backward is in host memory: an experts' sum beside hidden
+// states that are there too, or tensors that travel through slots on the device (Spec.KeptOnHost).
+func (r *Run) SavedOnHost(l int) bool {
+	return r.Spec.OnHost || r.travels(l)
+}
+
+// travels reports whether what layer l keeps travels to the host and back through slots on the device.
+func (r *Run) travels(l int) bool {
+	b := r.Layouts[l].Block
+	return r.Layouts[l].Kind.BeginsBlock() && b < len(r.Spec.KeptOnHost) && r.Spec.KeptOnHost[b] && r.savedAt(l, r.Spec.Keep.Of(b)) > 0
+}
+
+// KeptSlotBytes returns the size of a slot for what a layer keeps of one micro-batch; 0: no layer of the view r needs one.
+func (r *Run) KeptSlotBytes() (n int64) {
+	for l := range r.Layouts {
+		if r.travels(l) {
+			n = max(n, r.keptBytes(l))
 		}
 	}
 	return n
@@ -54,13 +88,17 @@ func (r *Run) KeptByLayer() []string {
 	return out
 }
 
-// keptHere describes, for the memory table, what the blocks of the view r (of one lane, or of all)
-// keep.
-func (r *Run) keptHere() string {
+// keptWhere describes, for the memory table, what the blocks of the view r (of one lane, or of all)
+// keep on the device, or on the host.
+func (r *Run) keptWhere(onHost bool) string {
 	var here layers.Keeps
 	for l, layout := range r.Layouts {
 		if r.has(l) && r.keeps(l) {
-			here = append(here, r.Spec.Keep.Of(layout.Block))
+			level := r.Spec.Keep.Of(layout.Block)
+			if r.travels(l) != onHost {
+				level = layers.KeepNothing
+			}
+			here = append(here, level)
 		}
 	}
 	return here.String()
@@ -87,17 +125,22 @@ func (r *Run) chooseSaved(q Request) {
 		return
 	}
 	best, bestTime, options := *r, math.Inf(1), r.saveOptions()
-	for _, slots := range r.slotChoices(q) {
-		r.Depths.ActivationSlots = slots
-		if !r.fillSaved(q, options) {
-			continue
-		}
-		t := r.stepSeconds(options)
-		if r.spilled() > 0 {
+	consider := func(v *Run) {
+		t := v.stepSeconds(options)
+		if v.spilled() > 0 || v.KeptSlots > 0 {
 			t /= 1 - spillWorth
 		}
 		if t < bestTime {
-			best, bestTime = *r, t
+			best, bestTime = *v, t
+		}
+	}
+	for _, slots := range r.slotChoices(q) {
+		r.Depths.ActivationSlots = slots
+		for _, v := range r.travelling(q, options) {
+			consider(&v)
+		}
+		if r.fillSaved(q, options) {
+			consider(r)
 		}
 	}
 	*r = best
@@ -274,12 +317,11 @@ func (r *Run) stepSeconds(options []saveOption) (most float64) {
 		}
 		for _, o := range options {
 			if o.lane == lane {
-				level := r.Spec.Keep.Of(o.block)
-				again += o.saves[layers.KeepAll] - o.saves[level]
+				again += o.saves[layers.KeepAll] - r.Spec.KeptShare(o.block)*o.saves[r.Spec.Keep.Of(o.block)]
 			}
 		}
 		tokens := float64(v.spilled()) * float64(r.Limits.Tokens) / float64(r.Limits.MicroBatches)
-		spills := spillMargin * tokens * float64(r.ActivationBytes(1))
+		spills := spillMargin*tokens*float64(r.ActivationBytes(1)) + travelMargin*v.travelBytes()
 		most = max(most, max(computes/3, (tiles+spills)/pace.Link)+max(computes*2/3+again, (tiles+spills)/pace.Link, grads/pace.Link))
 	}
 	return most

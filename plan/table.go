@@ -237,12 +237,18 @@ func (r *Run) stagingRows(host addRow) {
 		host("passed activations", n, "on their way between devices")
 	}
 	if _, slot := r.ActivationSlotBytes(); slot > 0 {
-		n, sums := r.Depths.ActivationSlots*r.Lanes(), int64(0)
-		for l := range r.Layouts {
-			sums += r.SavedBytes(l)
-		}
-		host("hidden states", int64(n)*slot+sums, "%d of %s tokens: the device has chunks of them", n, humanize.Comma(int64(r.Limits.MicroBatchTokens)))
+		n := r.Depths.ActivationSlots * r.Lanes()
+		host("hidden states", int64(n)*slot, "%d of %s tokens: the device has chunks of them", n, humanize.Comma(int64(r.Limits.MicroBatchTokens)))
 		host("waiting heads", r.ScratchBytes()*int64(r.Lanes()), "what attention reads and writes of the groups of heads that are not at work")
+	}
+	saved := int64(0)
+	for l := range r.Layouts {
+		if r.SavedOnHost(l) {
+			saved += r.SavedBytes(l)
+		}
+	}
+	if saved > 0 {
+		host("saved for backward", saved, "%s", r.keptWhere(true))
 	}
 	if spills > 0 {
 		host("spilled activations", spills, "layer inputs that do not fit in the slots")
@@ -272,7 +278,7 @@ func (r *Run) deviceRows(dev addRow) {
 		dev("activations", held(n), "%s tokens at the experts of a layer", humanize.Comma(int64(r.Limits.Tokens)))
 	}
 	if n := r.savedBytes(); n > 0 {
-		dev("saved for backward", n, "%s", r.keptHere())
+		dev("saved for backward", n, "%s", r.keptWhere(false))
 	}
 	dev("workspace", held(r.WorkspaceBytes()), "of one launch")
 	if n := r.MatrixBytes(); n > 0 {
