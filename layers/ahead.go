@@ -13,9 +13,9 @@ import (
 //	W·[norm(e); norm(y)]
 //
 // A layer of its own norms the block's output. The head then turns two rows of each token into logits: the block's for
-// the token after the next, and y for the next one. Source: arXiv:2412.19437, section 2.2. DeepSeek-V3, GLM-4.5 and
-// Qwen3-Next are published with the embedding's columns first, MiMo with y's, and all with y, not the final norm's
-// input; see deepseek_mtp.py, qwen3_next_mtp.py and mimo_mtp.py of vLLM.
+// the token after the next, and y for the next one. Source: arXiv:2412.19437, section 2.2. Models are published with the
+// embedding's columns first and with y, not with x, the final norm's input; see deepseek_mtp.py and qwen3_next_mtp.py of
+// vLLM. Config.AheadColumns and AheadPlain tell of others.
 //
 // The embedding travels to the block as a passenger, and y from there to the head. The next token of a document's last
 // is its first. That row has no target and nothing attends to it, so its gradient is 0.
@@ -86,13 +86,21 @@ func (l *aheadLaunch) chunks() func(func(span) bool) {
 	return spans(l.x.Tokens, chunkOf(l.spec.ChunkTokens, l.x.Tokens))
 }
 
+// hidden returns the hidden state that the block joins, for chunk c: y, the final norm's output, or the norm's input.
+func (l *aheadLaunch) hidden(y device.Tensor, c span) device.Tensor {
+	if l.spec.Config.AheadPlain() {
+		return l.in.of(c)
+	}
+	return y
+}
+
 // join writes l.e and l.joined for chunk c. y has the final norm's output.
 func (l *aheadLaunch) join(y device.Tensor, c span) {
 	s, h, w := l.x.Stream, l.dims.hidden, l.x.Weights
 	atE, atY := l.spec.Config.AheadColumns()
 	op.Do(l.dev, s, op.GatherRows{Dst: l.e.of(c), Src: l.passX.t, Index: whole(l.x.Next, 1).of(c), T: c.n, C: h})
 	ofE := l.rmsNorm(from(l.joined.of(c), atE), l.rstdE.of(c), l.e.of(c), w[model.RoleAheadEmbedNorm], c.n)
-	ofY := l.rmsNorm(from(l.joined.of(c), atY), l.rstdY.of(c), y, w[model.RoleAheadHiddenNorm], c.n)
+	ofY := l.rmsNorm(from(l.joined.of(c), atY), l.rstdY.of(c), l.hidden(y, c), w[model.RoleAheadHiddenNorm], c.n)
 	ofE.YStride, ofY.YStride = 2*h, 2*h
 	op.Do(l.dev, s, ofE)
 	op.Do(l.dev, s, ofY)
@@ -120,10 +128,15 @@ func (l *aheadLaunch) aheadInputBackward() {
 		l.join(y, c)
 		l.inputGrad(s, djoined, dy, w[model.RoleAheadProj], c.n, h, 2*h)
 		l.weightGrad(s, g[model.RoleAheadProj], dy, l.joined.of(c), c.n, h, 2*h, l.x.First && c.at == 0)
-		ofY := l.rmsNormBackward(pass, g[model.RoleAheadHiddenNorm], from(djoined, atY), y, w[model.RoleAheadHiddenNorm], l.rstdY.of(c), c.n)
-		ofY.DYStride, ofY.Add = 2*h, true
-		op.Do(l.dev, s, ofY)
-		l.backThroughNorm(s, w, g, model.RoleFinalNorm, dy, pass, in, l.rstd.of(c), c.n, false)
+		ofY := l.rmsNormBackward(pass, g[model.RoleAheadHiddenNorm], from(djoined, atY), l.hidden(y, c), w[model.RoleAheadHiddenNorm], l.rstdY.of(c), c.n)
+		if ofY.DYStride, ofY.Add = 2*h, true; l.spec.Config.AheadPlain() {
+			l.backThroughNorm(s, w, g, model.RoleFinalNorm, dy, pass, in, l.rstd.of(c), c.n, false)
+			ofY.DX = dy
+			op.Do(l.dev, s, ofY)
+		} else {
+			op.Do(l.dev, s, ofY)
+			l.backThroughNorm(s, w, g, model.RoleFinalNorm, dy, pass, in, l.rstd.of(c), c.n, false)
+		}
 		ofE := l.rmsNormBackward(pass, g[model.RoleAheadEmbedNorm], from(djoined, atE), l.e.of(c), w[model.RoleAheadEmbedNorm], l.rstdE.of(c), c.n)
 		ofE.DYStride = 2 * h
 		op.Do(l.dev, s, ofE)

@@ -20,7 +20,7 @@ func (s Spec) Crosses(v schedule.Visit, block, tokens int) (up, down int64) {
 	}
 	backward, alone := v.Phase == schedule.Backward, !s.Config.Mixes(block)
 	sum := int64(0) // of the experts, kept for the norm's backward
-	if s.Config.NormsExperts() && v.Phase != schedule.Evaluate {
+	if s.Config.NormsExperts() && v.Phase != schedule.Evaluate && block >= s.NoBackward {
 		sum = x
 	}
 	mixer := v.Stage == schedule.Block || v.Stage == schedule.Attention

@@ -15,6 +15,8 @@ type aheadNames struct {
 	repeated tensors
 	// hiddenFirst: the projection's first columns are those of the hidden state, not of the embedding.
 	hiddenFirst bool
+	// plain: the hidden state is the last block's output, not the final norm's.
+	plain bool
 }
 
 // aheadBlock are the names of DeepSeek-V3, which keeps the module as the block after the last one.
@@ -59,6 +61,9 @@ func (c *Config) AheadColumns() (embedding, hidden int) {
 	return 0, c.HiddenSize
 }
 
+// AheadPlain reports whether that module reads the last block's output. Otherwise it reads the final norm's.
+func (c *Config) AheadPlain() bool { return c.familyOf().ahead.plain }
+
 // aheadNamed returns the names of the module's tensors of role r.
 func (c *Config) aheadNamed(r Role) []string {
 	a := c.familyOf().ahead
@@ -70,7 +75,7 @@ func (c *Config) aheadNamed(r Role) []string {
 }
 
 // aheadInput returns the layer that makes the module's input of the last block's output and the next token's embedding.
-// It has the model's final norm, whose output both the module and the head read.
+// It has the model's final norm, whose output the head reads too.
 func (c *Config) aheadInput() Layer {
 	h := c.HiddenSize
 	return Layer{Kind: AheadInput, Block: c.NumLayers, Params: []Param{vector(RoleFinalNorm, stack(c.outer(RoleFinalNorm), h)),

@@ -1,5 +1,7 @@
 package model
 
+import "maps"
+
 // Apertus norms queries and keys. Its MLP has no gate; its activation, xIELU, has two trained
 // parameters per layer. Checkpoints also store the activation's constants as mlp.act_fn.beta and
 // eps, which are not trained and stay unchanged. Source: transformers.ApertusConfig.
@@ -12,8 +14,9 @@ func init() {
 			"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 3},
 		keys: []string{"attention_bias", "mlp_bias", "qk_norm", "post_norm"},
 		prepare: func(f *fields) {
-			if !f.has("rope_parameters") {
-				f.setDefaults(map[string]any{"rope_scaling": map[string]any{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+			if !f.has("rope_parameters") && !f.has("rope_scaling") { // the class then takes no notice of rope_theta
+				f.vals = maps.Clone(f.vals)
+				maps.Copy(f.vals, map[string]any{"rope_theta": 12e6, "rope_scaling": map[string]any{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
 					"high_freq_factor": 4.0, "original_max_position_embeddings": 8192}})
 			}
 		},

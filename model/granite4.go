@@ -20,7 +20,12 @@ func init() {
 		},
 		defaults: map[string]any{"max_position_embeddings": 2048, "num_local_experts": 8, "num_experts_per_tok": 2, "shared_intermediate_size": 1024},
 		keys: slices.Concat([]string{"attention_bias", "embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling",
-			"num_local_experts", "num_experts_per_tok", "shared_intermediate_size", "position_embedding_type", "layer_types"}, mamba2Keys, balanceKeys),
+			"num_local_experts", "num_experts_per_tok", "shared_intermediate_size", "position_embedding_type", "layer_types", "layers_block_type"}, mamba2Keys, balanceKeys),
+		prepare: func(f *fields) {
+			if !f.has("layer_types") && f.has("layers_block_type") {
+				f.setDefaults(map[string]any{"layer_types": f.vals["layers_block_type"]})
+			}
+		},
 		options: (*Config).granite4,
 		write: func(c *Config, m map[string]any) {
 			m["attention_bias"], m["num_local_experts"], m["shared_intermediate_size"] = c.QKVBias, c.NumExperts, c.IntermediateSize

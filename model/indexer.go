@@ -72,26 +72,7 @@ func (p Param) InIndexer() bool {
 	return false
 }
 
-// MaxDocument returns the largest supported number of tokens of a document on devices of this kind (device.Device); 0:
-// any. Only the CPU device attends to a choice of keys. Elsewhere the limit of a model with an indexer is index_topk, up
-// to which all keys are chosen.
-func (c *Config) MaxDocument(device string) int {
-	if c.MLA == nil || c.MLA.Indexer == nil || device == "cpu" {
-		return 0
-	}
-	return c.MLA.Indexer.TopK
-}
-
 // Chooses says whether an indexer chooses the keys of a document of this many tokens.
 func (c *Config) Chooses(tokens int) bool {
 	return c.MLA != nil && c.MLA.Indexer != nil && tokens > c.MLA.Indexer.TopK
-}
-
-// MostPositions returns the length up to which texts are generated on devices of this kind: MaxPositions, or MaxDocument
-// if it is smaller; 0: any. key is the key of config.json that has the length.
-func (c *Config) MostPositions(device string) (most int, key string) {
-	if most := c.MaxDocument(device); most > 0 && (c.MaxPositions == 0 || most < c.MaxPositions) {
-		return most, "index_topk"
-	}
-	return c.MaxPositions, "max_position_embeddings"
 }

@@ -2,14 +2,15 @@ package model
 
 import "slices"
 
-// MiMo is Qwen2 with a module for multi-token prediction, which can be trained (PredictAhead). Source: arXiv:2505.07608;
-// the MiMo-7B checkpoints' config.json and tensor names.
+// MiMo is Qwen2 with a module for multi-token prediction, which can be trained (PredictAhead). It reads the last
+// block's output before the final norm, as the published vLLM model does. Sources: arXiv:2505.07608; the MiMo-7B
+// checkpoints' config.json and tensor names; vLLM, mimo.py and mimo_mtp.py.
 func init() {
 	register(family{
 		arch: "MiMoForCausalLM", modelType: "mimo",
 		defaults: map[string]any{"max_position_embeddings": 32768, "sliding_window": 4096},
 		keys:     slices.Concat(qwenWindow, []string{"attention_bias", "num_nextn_predict_layers", "use_mrope"}),
-		ahead: &aheadNames{module: "model.mtp_layers.0.", block: "model.mtp_layers.0.", hiddenFirst: true,
+		ahead: &aheadNames{module: "model.mtp_layers.0.", block: "model.mtp_layers.0.", hiddenFirst: true, plain: true,
 			names: tensors{RoleAheadEmbedNorm: {"token_layernorm.weight"}, RoleAheadHiddenNorm: {"hidden_layernorm.weight"},
 				RoleAheadProj: {"input_proj.weight"}, RoleAheadNorm: {"final_layernorm.weight"}}},
 		options: func(c *Config, f *fields) {

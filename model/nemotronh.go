@@ -27,13 +27,14 @@ func init() {
 		names: map[string]string{"rms_norm_eps": "layer_norm_epsilon", "hidden_act": "mlp_hidden_act", "layer_types": "layers_block_type",
 			"mamba_n_heads": "mamba_num_heads", "mamba_d_head": "mamba_head_dim", "mamba_d_state": "ssm_state_size", "mamba_n_groups": "n_groups",
 			"mamba_d_conv": "conv_kernel", "mamba_conv_bias": "use_conv_bias", "mamba_proj_bias": "use_bias"},
+		eitherName: true,
 		defaults: map[string]any{"vocab_size": 131072, "hidden_size": 4096, "intermediate_size": 21504, "num_attention_heads": 32, "num_key_value_heads": 8,
 			"head_dim": 128, "max_position_embeddings": 4096, "hidden_act": "relu2", "rms_norm_eps": 1e-5, "mamba_n_heads": 128, "mamba_d_head": 64,
 			"mamba_d_state": 128, "mamba_n_groups": 8, "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 7688,
 			"moe_shared_expert_intermediate_size": 7688, "time_step_min": 0.001},
 		keys: slices.Concat([]string{"attention_bias", "mlp_bias", "use_bias", "layers_block_type", "hybrid_override_pattern", "mamba_num_heads",
 			"mamba_head_dim", "ssm_state_size", "n_groups", "conv_kernel", "use_conv_bias", "mamba_hidden_act", "mlp_hidden_act", "layer_norm_epsilon",
-			"moe_shared_expert_intermediate_size", "moe_latent_size", "time_step_min"}, mamba2Keys, sigmoidKeys),
+			"moe_shared_expert_intermediate_size", "moe_latent_size", "time_step_min", "mamba_dt_min"}, mamba2Keys, sigmoidKeys),
 		prepare: nemotronHBlocks,
 		options: (*Config).nemotronH,
 		write:   (*Config).nemotronHJSON,
@@ -61,13 +62,20 @@ func nemotronHBlocks(f *fields) {
 		}
 	}
 	f.vals["layer_types"], f.vals["num_hidden_layers"] = types, len(types)
+	if f.has("mamba_dt_min") {
+		f.vals["time_step_min"] = f.vals["mamba_dt_min"]
+	}
 	f.vals["time_step_limit"] = []any{f.vals["time_step_min"], maxStep} // the class ignores the file's
 }
 
 func (c *Config) nemotronH(f *fields) {
 	c.Ungated = true
-	c.QKVBias, c.MLPBias = f.bool("attention_bias", false), f.bool("mlp_bias", false)
-	c.OBias = c.QKVBias
+	c.MLPBias = f.bool("mlp_bias", false)
+	for _, key := range []string{"attention_bias", tiedKey} {
+		if f.bool(key, false) {
+			f.fail(key, "true is not supported: Transformers' class takes no notice of it")
+		}
+	}
 	types := c.typesOfLayers(f)
 	if f.err != nil {
 		return

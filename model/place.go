@@ -96,7 +96,7 @@ func (n blockNames) place(r Role, e int, stored []Stored) []Stored {
 		return stored
 	}
 	how := n.c.family.places[r]
-	if n.c.joined {
+	if joined := n.c.joined; n.block < n.c.NumLayers && joined || n.block >= n.c.NumLayers && n.c.aheadJoined {
 		how = cmp.Or(n.c.family.joined[r], how)
 	}
 	if how == (placed{}) {

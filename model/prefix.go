@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -32,6 +33,9 @@ func (c *Config) asStored(dir string) error {
 	if how := c.family.joined[RoleExpertDown]; how.tensor != "" {
 		for b := range c.NumLayers {
 			c.joined = c.joined || names[blockNames{c, b}.prefix()+how.tensor] != nil
+		}
+		if a := c.family.ahead; a != nil {
+			c.aheadJoined = names[cmp.Or(a.block, blockNames{c, c.NumLayers}.prefix())+how.tensor] != nil
 		}
 	}
 	for _, other := range c.family.others {

@@ -115,29 +115,6 @@ func TestIndexerNeedsLatentQueries(t *testing.T) {
 	}
 }
 
-// TestMaxDocument: an indexer limits documents to index_topk tokens, and generated texts to the smaller of index_topk
-// and the model's positions.
-func TestMaxDocument(t *testing.T) {
-	for _, tc := range []struct {
-		changes map[string]any
-		most    int
-		texts   int
-		key     string
-	}{
-		{small("glm_moe_dsa", map[string]any{"index_topk": 9, "max_position_embeddings": 40}), 9, 9, "index_topk"},
-		{small("glm_moe_dsa", map[string]any{"index_topk": 90, "max_position_embeddings": 40}), 90, 40, "max_position_embeddings"},
-		{small("deepseek_v3", map[string]any{"max_position_embeddings": 40}), 0, 40, "max_position_embeddings"},
-	} {
-		c, err := parse(t, tc.changes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if texts, key := c.MostPositions("cuda"); c.MaxDocument("cuda") != tc.most || texts != tc.texts || key != tc.key {
-			t.Errorf("%v: documents of %d tokens, texts of %d by %s", tc.changes, c.MaxDocument("cuda"), texts, key)
-		}
-	}
-}
-
 // TestRecentInline: the config.json written for an inline config of these families reads back as
 // the same config.
 func TestRecentInline(t *testing.T) {
@@ -230,6 +207,52 @@ func TestKimiLinearLayers(t *testing.T) {
 		}
 		if !slices.Equal(c.Recurrent, tc.want) || *c.KDA != (KDA{Heads: 6, Dim: 24, Taps: 3}) || c.NumExpertsPerTok != 5 || c.NormTopKProb || c.Turns(1) {
 			t.Errorf("%v: blocks %v have %+v; %d experts", tc.changes, c.Recurrent, *c.KDA, c.NumExpertsPerTok)
+		}
+	}
+}
+
+// TestOtherNamesOfKeys: classes that know a key by two names read both, as Transformers does, and keys of which a class
+// takes no notice are refused.
+func TestOtherNamesOfKeys(t *testing.T) {
+	types := []any{"linear_attention", "full_attention"}
+	nemotron := func(more map[string]any) map[string]any {
+		m := map[string]any{"layer_types": types, "mamba_n_groups": 4, "mamba_d_conv": 3, "mamba_conv_bias": false, "mamba_dt_min": 0.01, "hidden_act": "relu2",
+			"mamba_num_heads": 8, "mamba_head_dim": 8}
+		maps.Copy(m, more)
+		return small("nemotron_h", m)
+	}
+	c, err := parse(t, nemotron(nil))
+	if err != nil || c.NumLayers != 2 || !c.IsRecurrent(0) || c.IsRecurrent(1) || c.Mamba2.Groups != 4 || c.Mamba2.Taps != 3 || c.Mamba2.ConvBias || c.Mamba2.DtMin != 0.01 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for _, key := range []string{"attention_bias", "tie_word_embeddings"} {
+		if _, err := parse(t, nemotron(map[string]any{key: true})); err == nil || !strings.Contains(err.Error(), key+": true is not supported") {
+			t.Errorf("%s: error %v", key, err)
+		}
+	}
+	c, err = parse(t, small("granitemoehybrid", map[string]any{"num_hidden_layers": 2, "layers_block_type": []any{"mamba", "attention"}, "num_local_experts": 0,
+		"shared_intermediate_size": 20, "mamba_n_heads": 8}))
+	if err != nil || !c.IsRecurrent(0) || c.IsRecurrent(1) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	c, err = parse(t, small("apertus", map[string]any{"rope_theta": 500000, "rope_scaling": nil, "hidden_act": "xielu"}))
+	if err != nil || c.Rope.Theta != 12e6 || c.Rope.Type != "llama3" || c.Rope.Factor != 8 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// TestExpertsAheadAsStored: the experts of multi-token prediction may be stored one by one where those of the other
+// blocks share a tensor.
+func TestExpertsAheadAsStored(t *testing.T) {
+	c := &Config{family: &family{ahead: aheadModule, joined: map[Role]placed{RoleExpertDown: {tensor: "mlp.experts.down_proj", experts: true}}},
+		NumLayers: 1, NumExperts: 2, Ahead: 1, joined: true}
+	for _, together := range []bool{false, true} {
+		c.aheadJoined = together
+		for block := range 2 {
+			got := blockNames{c, block}.place(RoleExpertDown, 1, []Stored{{Name: "x", Rows: 3}})[0].Place.Tensor != ""
+			if want := block == 0 || together; got != want {
+				t.Errorf("together %t, block %d: joined %t", together, block, got)
+			}
 		}
 	}
 }

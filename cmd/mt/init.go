@@ -70,8 +70,7 @@ type start struct{ key, value, unless string }
 // recipe returns the defaults for a new config. template is the chat template that the data needs; "": the model's own. Training from scratch takes a high learning rate, fine-tuning a low
 // one and preference pairs a much lower one. Small models take higher rates than large ones.
 func recipe(m *open.Model, pairs bool, template string) []start {
-	most, _ := m.Config.MostPositions("")
-	length := fmt.Sprint(min(2048, most))
+	length := fmt.Sprint(min(2048, m.Config.MaxPositions))
 	all := []start{{"max_seq_len", length, ""}, {"val_size", "0.05", "eval_dataset"}, {"per_device_train_batch_size", "8", ""},
 		{"lr_scheduler_type", "cosine", ""}, {"save_total_limit", "2", ""}}
 	if template != "" {

@@ -59,15 +59,12 @@ func Operations[Self OperationsT[Self]](t Self, dev device.Device) Results {
 }
 
 // SomeOperations tests the cases that want accepts and returns their results. A case's name is OPERATION/TYPE/CASE. If
-// want accepts none, dev may be nil; it then stands for a GPU.
+// want accepts none, dev may be nil.
 func SomeOperations[Self OperationsT[Self]](t Self, dev device.Device, want func(name string) bool) Results {
 	t.Helper()
-	out, kind := Results{}, "cuda"
-	if dev != nil {
-		kind = dev.Kind()
-	}
+	out := Results{}
 	for _, dt := range []device.DType{device.F32, device.BF16} {
-		for _, name := range OperationNames(kind) {
+		for _, name := range OperationNames() {
 			table[name](func(of string, f func(*rig)) {
 				if of = fmt.Sprintf("%s/%s/%s", name, dt, of); want(of) {
 					t.Run(of, func(t Self) { out[of] = runCase(t, dev, name, dt, f) })
@@ -82,7 +79,7 @@ func SomeOperations[Self OperationsT[Self]](t Self, dev device.Device, want func
 // each operation and type, beginning with the first; n = 0: only the first.
 func OneIn(n int) func(name string) bool {
 	picked := map[string]bool{}
-	for _, op := range OperationNames("") {
+	for _, op := range OperationNames() {
 		i := 0
 		table[op](func(of string, _ func(*rig)) {
 			picked[op+"/"+of] = i == 0 || n > 0 && i%n == 0
@@ -122,24 +119,8 @@ func row(op string, c cases) {
 	table[op] = c
 }
 
-// onCPU has the operations that only the CPU device implements.
-var onCPU = map[string]bool{}
-
-// rowOnCPU is row for an operation that only the CPU device implements.
-func rowOnCPU(op string, c cases) {
-	row(op, c)
-	onCPU[op] = true
-}
-
-// OperationNames returns the names of the table's operations, sorted: all that a device of this kind (device.Device)
-// implements.
-func OperationNames(kind string) []string {
-	names := slices.Sorted(maps.Keys(table))
-	if kind == "cuda" {
-		names = slices.DeleteFunc(names, func(op string) bool { return onCPU[op] })
-	}
-	return names
-}
+// OperationNames returns the names of the table's operations, sorted.
+func OperationNames() []string { return slices.Sorted(maps.Keys(table)) }
 
 // uF32 and uBF16 are the largest relative errors of rounding a number to fp32 and to bf16.
 const (

@@ -9,9 +9,9 @@ import (
 )
 
 func init() {
-	rowOnCPU("SelectKeys", selectCases)
-	rowOnCPU("SparseAttention", func(add func(string, func(*rig))) { sparseCases(add, sparseAttention) })
-	rowOnCPU("SparseAttentionBackward", func(add func(string, func(*rig))) { sparseCases(add, sparseAttentionBackward) })
+	row("SelectKeys", selectCases)
+	row("SparseAttention", func(add func(string, func(*rig))) { sparseCases(add, sparseAttention) })
+	row("SparseAttentionBackward", func(add func(string, func(*rig))) { sparseCases(add, sparseAttentionBackward) })
 }
 
 // selections are the cases of SelectKeys: lengths of the sequences' queries and, if they differ, of their keys.
@@ -25,6 +25,9 @@ var selections = []struct {
 	{queries: []int{300}, heads: 8, dim: 32, topK: 40},
 	{queries: []int{270, 3}, heads: 8, dim: 8, topK: 3},
 	{queries: []int{1, 5}, keys: []int{290, 7}, heads: 8, dim: 16, topK: 24},
+	{queries: []int{257}, heads: 12, dim: 8, topK: 250}, // the last key is the first one of a tile
+	{queries: []int{30, 301}, heads: 13, dim: 128, topK: 80},
+	{queries: []int{40}, keys: []int{47}, heads: 70, dim: 136, topK: 9},
 }
 
 func selectCases(add func(string, func(*rig))) {
@@ -53,26 +56,33 @@ func selectCases(add func(string, func(*rig))) {
 	}
 }
 
+// sparseShapes are the cases of sparse attention. A query chooses among its last `recent` keys; 0: among all.
 var sparseShapes = []struct {
 	attentionShape
-	topK int
+	topK, recent int
 }{
-	{attentionShape{queries: []int{1}, heads: 1, kvHeads: 1, dim: 1}, 2},
-	{attentionShape{queries: []int{15, 0, 33}, heads: 4, kvHeads: 2, dim: 16, beyond: 64}, 7},
-	{attentionShape{queries: []int{57, 129}, heads: 2, kvHeads: 2, dim: 40, beyond: 7}, 30},
-	{attentionShape{queries: []int{90}, heads: 2, kvHeads: 2, dim: 96}, 200},
-	{attentionShape{queries: []int{1, 5}, keys: []int{300, 9}, heads: 2, kvHeads: 1, dim: 32}, 20},
+	{attentionShape{queries: []int{1}, heads: 1, kvHeads: 1, dim: 1}, 2, 0},
+	{attentionShape{queries: []int{15, 0, 33}, heads: 4, kvHeads: 2, dim: 16, beyond: 64}, 7, 0},
+	{attentionShape{queries: []int{57, 129}, heads: 2, kvHeads: 2, dim: 40, beyond: 7}, 30, 0},
+	{attentionShape{queries: []int{90}, heads: 2, kvHeads: 2, dim: 96}, 200, 0},
+	{attentionShape{queries: []int{1, 5}, keys: []int{300, 9}, heads: 2, kvHeads: 1, dim: 32}, 20, 0},
+	{attentionShape{queries: []int{301, 2}, heads: 2, kvHeads: 1, dim: 128, beyond: 8}, 5, 12},
+	{attentionShape{queries: []int{200}, heads: 1, kvHeads: 1, dim: 192}, 6, 9},
 }
 
 func sparseCases(add func(string, func(*rig)), run func(*rig, *attentionInput, *array, int)) {
 	for _, sh := range sparseShapes {
-		add(fmt.Sprintf("%v,top %d", sh.attentionShape, sh.topK), func(r *rig) {
+		add(fmt.Sprintf("%v,top %d of %d", sh.attentionShape, sh.topK, sh.recent), func(r *rig) {
 			in := newAttention(r, sh.attentionShape)
 			in.Keys, in.TopK = make([]int32, in.TQ*sh.topK), sh.topK
 			for i := range len(in.CuQ) - 1 {
 				first, nq := int(in.CuQ[i]), int(in.CuQ[i+1]-in.CuQ[i])
 				for t := range nq {
-					draw(r, in.Keys[(first+t)*sh.topK:][:sh.topK], t+1+int(in.CuK[i+1]-in.CuK[i])-nq)
+					end, low := t+1+int(in.CuK[i+1]-in.CuK[i])-nq, 0
+					if sh.recent > 0 {
+						low = max(0, end-sh.recent)
+					}
+					draw(r, in.Keys[(first+t)*sh.topK:][:sh.topK], low, end)
 				}
 			}
 			run(r, in, r.i32("Keys", in.Keys), sh.topK)
@@ -80,12 +90,12 @@ func sparseCases(add func(string, func(*rig)), run func(*rig, *attentionInput, *
 	}
 }
 
-// draw fills keys with random different numbers below n in ascending order, and −1 after the last.
-func draw(r *rig, keys []int32, n int) {
-	left := min(n, len(keys))
+// draw fills keys with random different numbers from low … end−1 in ascending order, and −1 after the last.
+func draw(r *rig, keys []int32, low, end int) {
+	left := min(end-low, len(keys))
 	at := 0
-	for key := range n {
-		if r.rng.IntN(n-key) < left {
+	for key := low; key < end; key++ {
+		if r.rng.IntN(end-key) < left {
 			keys[at] = int32(key)
 			at++
 			left--

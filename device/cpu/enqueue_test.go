@@ -13,7 +13,7 @@ import (
 // TestEveryOperation: package conformance has test cases for exactly the operations that this
 // device has.
 func TestEveryOperation(t *testing.T) {
-	if got, want := table.Names(), conformance.OperationNames("cpu"); !slices.Equal(got, want) {
+	if got, want := table.Names(), conformance.OperationNames(); !slices.Equal(got, want) {
 		t.Errorf("the device has %v, there are cases of %v", got, want)
 	}
 }
@@ -66,7 +66,7 @@ func TestEnqueueingAllocatesNothing(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	e := enqueues{t, "", map[string]int{}}
 	conformance.Operations(e, newDevice(t, Options{Threads: 2}))
-	if want := 2 * len(conformance.OperationNames("cpu")); len(e.seen) != want {
+	if want := 2 * len(conformance.OperationNames()); len(e.seen) != want {
 		t.Errorf("cases of %d operations and types, want %d", len(e.seen), want)
 	}
 }

@@ -11,13 +11,17 @@ import (
 )
 
 // TestSelectLargest: among equal scores the choice is that of torch.topk, which testdata/topk.py recorded.
+// testdata/killer.cc has cases in which every division is bad.
 func TestSelectLargest(t *testing.T) {
-	var cases []struct {
+	type recorded []struct {
 		K      int
 		Scores []*float32
 		Chosen []int32
 	}
+	var cases, bad recorded
 	testkit.NoError(t, json.Unmarshal(testkit.Must(os.ReadFile("testdata/topk.json"))(t), &cases))
+	testkit.NoError(t, json.Unmarshal(testkit.Must(os.ReadFile("testdata/killer.json"))(t), &bad))
+	cases = append(cases, bad...)
 	ties := 0
 	for _, c := range cases {
 		all := make([]candidate, len(c.Scores))

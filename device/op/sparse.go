@@ -8,8 +8,8 @@ import "mt/device"
 //	score = Σ_h WScale·W[h]·max(0, Scale·Q[h]·K)
 //
 // Scores at the limit may be equal: they are 0 if no head's product is positive. The choice among them is that of
-// torch.topk on a CPU, which calls std::nth_element and, for few keys of many, std::partial_sort of the GNU C++ library.
-// Source: arXiv:2512.02556 (DeepSeek-V3.2, section 2.1).
+// torch.topk on a CPU, which calls std::nth_element and, for few keys of many, std::partial_sort of the GNU C++
+// library. Source: arXiv:2512.02556 (DeepSeek-V3.2, section 2.1).
 //
 //	Q (TQ, Heads, Dim), K (TK, Dim), W (TQ, Heads) act
 //	Keys (TQ, TopK) i32: the chosen keys, counted from the sequence's first key, in ascending order; −1 after the last
@@ -58,8 +58,9 @@ func (a *SelectKeys) Bytes() int64 {
 	return int64(a.TQ*a.Heads*(a.Dim+1)+a.TK*a.Dim)*a.Q.DType.Size() + 4*int64(a.TQ*a.TopK)
 }
 
-// SparseAttention is Attention in which a query attends to the keys that SelectKeys chose for it, the same ones in all
-// heads. The shape has no Window and no Softcap.
+// SparseAttention is Attention in which a query attends to the keys that SelectKeys chose for it, the same ones in
+// all heads. The shape has no Window and no Softcap. A device may compute the products of all pairs, so MostWork is
+// Attention's.
 //
 //	Keys (TQ, TopK) i32 as SelectKeys writes it
 type SparseAttention struct {
@@ -81,22 +82,16 @@ func (a *SparseAttention) Check() error {
 	return c.err
 }
 
-// Work implements Worker. It counts two matrix products.
+// Work implements Worker. It counts two matrix products of the chosen pairs.
 func (a *SparseAttention) Work() (shape string, flops float64) {
 	few := a.Chosen()
-	return few.shape().String(), 4 * few.Pairs() * float64(a.Heads) * float64(a.Dim)
-}
-
-// MostWork implements Worker: the shape, the operands' dtype, and an upper bound of the FLOPs.
-func (a *SparseAttention) MostWork() (Shape, device.DType, float64) {
-	few := a.Chosen()
-	return few.shape(), a.Q.DType, 2 * few.most()
+	return a.shape().String(), 4 * few.Pairs() * float64(a.Heads) * float64(a.Dim)
 }
 
 // Chosen returns the shape of attention with a window of as many keys, which has as many pairs.
 func (a *SparseAttention) Chosen() AttentionShape { return a.chosen(a.TopK) }
 
-// Bytes implements Mover: the bytes of device memory that are read and written. Each query reads keys of its own.
+// Bytes implements Mover: the bytes of device memory that are read and written, if each query reads keys of its own.
 func (a *SparseAttention) Bytes() int64 {
 	wide, _ := a.heads()
 	return int64(2*a.TQ*wide*(1+min(a.TopK, a.MaxK))) * a.Q.DType.Size()
@@ -125,22 +120,16 @@ func (a *SparseAttentionBackward) Check() error {
 	return c.err
 }
 
-// Work implements Worker. It counts five matrix products.
+// Work implements Worker. It counts five matrix products of the chosen pairs.
 func (a *SparseAttentionBackward) Work() (shape string, flops float64) {
 	few := a.Chosen()
-	return few.shape().String(), 10 * few.Pairs() * float64(a.Heads) * float64(a.Dim)
-}
-
-// MostWork implements Worker: the shape, the operands' dtype, and an upper bound of the FLOPs.
-func (a *SparseAttentionBackward) MostWork() (Shape, device.DType, float64) {
-	few := a.Chosen()
-	return few.shape(), a.Q.DType, 5 * few.most()
+	return a.shape().String(), 10 * few.Pairs() * float64(a.Heads) * float64(a.Dim)
 }
 
 // Chosen returns the shape of attention with a window of as many keys, which has as many pairs.
 func (a *SparseAttentionBackward) Chosen() AttentionShape { return a.chosen(a.TopK) }
 
-// Bytes implements Mover: the bytes of device memory that are read and written. Each query reads keys of its own, and
+// Bytes implements Mover: the bytes of device memory that are read and written, if each query reads keys of its own and
 // adds to their gradients.
 func (a *SparseAttentionBackward) Bytes() int64 {
 	wide, _ := a.heads()

@@ -249,10 +249,10 @@ func Choose(text string) (Choice, error) {
 		of, dt, typed := strings.Cut(n, "/")
 		switch {
 		case slices.Contains(SelfTestParts(), n):
-		case slices.Contains(conformance.OperationNames("cuda"), of) && (!typed || dt == device.F32.String() || dt == device.BF16.String()):
+		case slices.Contains(conformance.OperationNames(), of) && (!typed || dt == device.F32.String() || dt == device.BF16.String()):
 		default:
 			return Choice{}, fmt.Errorf("neither an operation nor a part is called %q (operations, alone or with /fp32 or /bf16: %s; parts: %s; or one case, as Scale/fp32/CASE)",
-				n, strings.Join(conformance.OperationNames("cuda"), ", "), strings.Join(SelfTestParts(), ", "))
+				n, strings.Join(conformance.OperationNames(), ", "), strings.Join(SelfTestParts(), ", "))
 		}
 	}
 	return Choice{names}, nil
@@ -283,7 +283,7 @@ func (o *SelfTestOptions) cases(part, prefix string) func(name string) bool {
 // units lists the units that o selects. The list depends only on Choice, Cases and Repeat, so that a parent and a
 // child process give units the same numbers.
 func (o *SelfTestOptions) units() (out []unit) {
-	for _, op := range conformance.OperationNames("cuda") {
+	for _, op := range conformance.OperationNames() {
 		for _, dt := range []device.DType{device.F32, device.BF16} {
 			if want := o.cases(partTable, op+"/"+dt.String()+"/"); slices.ContainsFunc(caseNames(), want) {
 				out = append(out, unit{partTable, op + " " + dt.String(), func(_ context.Context, r *SelfTestReport) error { r.operations(o.Device, o.CPU, want, ""); return nil }})

@@ -312,8 +312,8 @@ func TestStrangeChild(t *testing.T) {
 // TestChoose: names of operations, types and parts select units. Other names are rejected with a list.
 func TestChoose(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                          "operations 90, own-products 1, portable-attention 2, attention-at-size 4, products-at-size 1, long-tensor 1, streams 1, copies 1, training 1, rates 2",
-		"operations":                "operations 90, own-products 1, portable-attention 2",
+		"":                          "operations 96, own-products 1, portable-attention 2, attention-at-size 4, products-at-size 1, long-tensor 1, streams 1, copies 1, training 1, rates 2",
+		"operations":                "operations 96, own-products 1, portable-attention 2",
 		"Scale":                     "operations 2",
 		"MatMul/bf16":               "operations 1, own-products 1",
 		"own-products,Scale/fp32":   "operations 1, own-products 1",

@@ -190,9 +190,8 @@ func runFirst(t *testing.T, c *config.Config, h settings.Hooks, want expected, b
 	compareSteps(t, c.OutputDir, want, b)
 }
 
-// refusesChoice says whether a recording cannot be trained as c asks: where an indexer chooses keys, on a GPU and with
-// hidden states on the host, and with per-layer inputs, with hidden states on the host. It checks that such a run is
-// refused.
+// refusesChoice says whether a recording cannot be trained with hidden states on the host, as c asks, because an indexer
+// chooses keys or there are per-layer inputs. It checks that such a run is refused.
 func refusesChoice(t *testing.T, dir string, c *config.Config, h settings.Hooks) bool {
 	t.Helper()
 	m, want := testkit.Must(model.LoadDir(filepath.Join(dir, "model")))(t), ""
@@ -201,8 +200,6 @@ func refusesChoice(t *testing.T, dir string, c *config.Config, h settings.Hooks)
 		want = "hidden_states: host is not possible with per-layer inputs"
 	case onHost && m.Chooses(c.MaxSeqLen):
 		want = "hidden_states: host is not possible where documents may be longer than index_topk"
-	case c.Device == "cuda" && m.Chooses(c.MaxSeqLen):
-		want = "supported with device: cpu only"
 	default:
 		return false
 	}

@@ -47,9 +47,15 @@ func (c *Costs) Op(o device.Op) Cost {
 		cost.Bytes = float64(o.Bytes())
 		return cost
 	case *op.SparseAttention:
+		if c.device.Kind == "cuda" { // a GPU computes the products of whole tiles
+			return c.Op(&o.Attention)
+		}
 		few := o.Chosen()
 		return c.attention(&few, o.Q.DType, o.Bytes(), false)
 	case *op.SparseAttentionBackward:
+		if c.device.Kind == "cuda" {
+			return c.Op(&o.AttentionBackward)
+		}
 		few := o.Chosen()
 		return c.attention(&few, o.Q.DType, o.Bytes(), true)
 	case op.Mover:

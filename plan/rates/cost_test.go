@@ -93,6 +93,21 @@ func TestAttentionCosts(t *testing.T) {
 	}
 }
 
+// TestSparseAttentionCosts: chosen keys cost a GPU what all keys cost, and a CPU as much less as they are fewer.
+func TestSparseAttentionCosts(t *testing.T) {
+	table := map[string][]Attention{"bf16": {{Length: 1024, Dim: 128, Forward: 100, Backward: 50}}}
+	shape, x := op.AttentionShape{Seqs: 1, TQ: 4096, TK: 4096, MaxQ: 4096, MaxK: 4096, Heads: 8, KVHeads: 8, Dim: 128}, tensor(device.BF16, 1)
+	forward, backward := op.Attention{AttentionShape: shape, Q: x}, op.AttentionBackward{AttentionShape: shape, Q: x}
+	for kind, share := range map[string]float64{"cuda": 1, "cpu": 64 * (4096 - 31.5) / (4096 * 4097 / 2)} {
+		c := NewCosts(&Machine{Device: Device{Kind: kind, Bandwidth: 1e9, Attention: table}})
+		for few, all := range map[device.Op]device.Op{&op.SparseAttention{Attention: forward, TopK: 64}: &forward, &op.SparseAttentionBackward{AttentionBackward: backward, TopK: 64}: &backward} {
+			if got, want := c.Op(few).Seconds, share*c.Op(all).Seconds; math.Abs(got-want) > 1e-6*want {
+				t.Errorf("%s, %s: %g s, want %g", kind, few.Name(), got, want)
+			}
+		}
+	}
+}
+
 // TestWideAttentionCosts: rates of heads over 256 elements do not change those of narrower ones, and hold for all wider
 // ones. Without them the others' rates hold.
 func TestWideAttentionCosts(t *testing.T) {

@@ -2,6 +2,7 @@ package appraise
 
 import (
 	"fmt"
+	"strings"
 
 	"mt/device"
 	"mt/device/op"
@@ -161,14 +162,28 @@ func (z Size) experts() []Case {
 func (z Size) recurrences(dt device.DType) []Case {
 	T, C := z.Tokens, z.Width
 	table := func(rows, columns int) string { return fmt.Sprintf("%d × %d, %s", rows, columns, dt) }
-	return []Case{
-		{Name: "GatedDelta", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
+	// One block in each column of a state goes from chunk to chunk; a block has 32 columns.
+	columns := func(kernel string) (int, int) {
+		if strings.Contains(kernel, "states") {
+			return 1, C / 32
+		}
+		return 1, 1
+	}
+	delta := func(byChannel bool) Case {
+		shape := table(T, C)
+		if byChannel {
+			shape += ", decays by channel"
+		}
+		return Case{Name: "GatedDelta", Shape: shape, DType: dt, alike: columns, make: func(r *rig) device.Op {
 			a := z.delta(r)
-			heads := r.random(device.F32, a.Heads)
-			return &op.GatedDelta{DeltaShape: a, O: r.random(dt, T*C), QKV: r.random(dt, T*a.Width()), Gates: r.random(dt, T*a.GateStride), ALog: heads,
-				DtBias: heads, States: r.random(device.F32, a.StatesLen())}
-		}},
-		{Name: "GatedDeltaBackward", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
+			a.ByChannel = byChannel
+			return &op.GatedDelta{DeltaShape: a, O: r.random(dt, T*C), QKV: r.random(dt, T*a.Width()), Gates: r.random(dt, T*a.GateStride), A: r.random(dt, T*a.Decays()),
+				ALog: r.random(device.F32, a.Heads), DtBias: r.random(device.F32, a.Decays()), States: r.random(device.F32, a.StatesLen())}
+		}}
+	}
+	return []Case{
+		delta(false), delta(true),
+		{Name: "GatedDeltaBackward", Shape: table(T, C), DType: dt, alike: columns, make: func(r *rig) device.Op {
 			a := z.delta(r)
 			heads, sums, gates, qkv := r.random(device.F32, a.Heads), r.random(device.F32, a.Heads), r.random(dt, T*a.GateStride), r.random(dt, T*a.Width())
 			return &op.GatedDeltaBackward{DeltaShape: a, DQKV: r.random(dt, T*a.Width()), DGates: r.random(dt, T*a.GateStride), DALog: sums, DDtBias: sums,

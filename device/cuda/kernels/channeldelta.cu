@@ -1,20 +1,22 @@
-// GatedDelta and its backward with a decay for each channel, by chunks of 64 tokens: op.GatedDelta says what they compute. With
-// D(i, j) the product of e^g of the tokens after j up to i, a vector over channels, and from_i, to_j the same from the chunk's start
-// to i and from j to its end:
+// GatedDelta's backward with a decay for each channel, by chunks of 64 tokens: op.GatedDelta says what they
+// compute. With D(i, j) the product of e^g of the tokens after j up to i, a vector over channels, and from_i, to_j
+// the same from the chunk's start to i and from j to its end:
 //
 //	near_ij = Σ k_i·D(i, j)·k_j below the diagonal, scores_ij = Σ q_i·D(i, j)·k_j including it
 //	(I + β·near)·N = β·(V − (from·K)·S),  O = (from·Q)·S + scores·N
 //	S ← D(last, start)·S + (to·K)ᵀ·N
 //
-// D is followed from token to token, so no exponential can overflow. A warp has a row or a column of near and scores, and a lane
-// every 32nd channel.
+// D is followed from token to token, so no exponential can overflow. A warp has a row or a column of near and
+// scores, and a lane every 32nd channel.
 //
-// A block walks the chunks of every step-th sequence of one head. Matrices of a chunk lie in scratch memory, see gateddelta.cu.
+// A block walks the chunks of every step-th sequence of one head. Matrices of a chunk lie in scratch memory, a
+// piece for each block, which the caches hold; products bring tiles of them to shared memory. All in fp32.
 #include "delta.cuh"
 
 static constexpr int MOST = 128, LANE = MOST / 32; // channels, and channels of a lane
 
-// tokens has numbers of a chunk's tokens: β and its gradient, 1 over the lengths of q and k. keep is the decay over the chunk.
+// tokens has numbers of a chunk's tokens: β and its gradient, 1 over the lengths of q and k. keep is the decay over
+// the chunk.
 struct tokens { float beta[CHUNK], dbeta[CHUNK], rq[CHUNK], rk[CHUNK], along[MOST], keep[MOST]; };
 
 DEV float softplus(float a) { return max_f(a, 0.0f) + log_f(1.0f + exp_approx(-__builtin_fabsf(a))); }
@@ -93,44 +95,8 @@ DEV void new_by_channel(tiles &t, tokens &s, const float *l, float *fresh, float
   solve(l, fresh, n, V);
 }
 
-template <class T>
-DEV void forward(T *o, const T *qkv, const T *gate, const T *a, const float *a_log, const float *dt_bias, const int *cu, float *states, float *last,
-                 float *scratch, delta_shape z) {
-  __shared__ __attribute__((aligned(16))) tiles t;
-  __shared__ tokens s;
-  __shared__ float l[CHUNK * LPITCH];
-  int h = blockIdx_x, K = z.key_dim, V = z.value_dim, width = z.width();
-  float *queries = scratch + (i64)(blockIdx_y * z.heads + h) * (6 * CHUNK * K + K * V + 2 * CHUNK * V + 2 * CHUNK * CHUNK);
-  float *keys = queries + CHUNK * K, *decay = keys + CHUNK * K, *from = decay + CHUNK * K, *to = from + CHUNK * K, *term = to + CHUNK * K,
-        *state = term + CHUNK * K, *rest = state + K * V, *fresh = rest + CHUNK * V, *near = fresh + CHUNK * V, *scores = near + CHUNK * CHUNK;
-#pragma clang loop unroll(disable)
-  for (int seq = blockIdx_y; seq < z.seqs; seq += gridDim_y) {
-    int first = cu[seq], end = cu[seq + 1];
-    every(K, V, [=](int i, int j) { state[i * V + j] = last ? last[h * K * V + i * V + j] : 0.0f; });
-#pragma clang loop unroll(disable)
-    for (int at = first; at < end; at += CHUNK) {
-      int n = min_i(CHUNK, end - at);
-      const T *row = qkv + (i64)at * width;
-      if (states && at > first) every(K, V, [=](int i, int j) { state_at(states, z, at, h)[i * V + j] = state[i * V + j]; });
-      load_rows(queries, s.rq, row + h * K, width, n, K, rsqrt_newton((float)K));
-      load_rows(keys, s.rk, row + (z.heads + h) * K, width, n, K, 1.0f);
-      load_decays(s, decay, from, to, gate + (i64)at * z.gate_stride, a + (i64)at * z.heads * K, a_log, dt_bias, z, h, n);
-      scores_by_channel(s, l, near, scores, queries, keys, decay, n, K);
-      new_by_channel(t, s, l, fresh, rest, term, keys, from, state, row + 2 * z.heads * K + h * V, width, n, K, V);
-      times(term, queries, from, n, K);
-      product<false>(t, rest, V, term, K, 1, state, V, 1, n, V, K);
-      product<true>(t, rest, V, scores, CHUNK, 1, fresh, V, 1, n, V, n);
-      every(n, V, [&](int i, int j) { store(o + ((i64)(at + i) * z.heads + h) * V + j, rest[i * V + j]); });
-      times(term, keys, to, n, K);
-      every(K, V, [&](int i, int j) { state[i * V + j] *= s.keep[i]; });
-      product<true>(t, state, V, term, 1, K, fresh, V, 1, K, V, n);
-    }
-    if (last) every(K, V, [=](int i, int j) { last[h * K * V + i * V + j] = state[i * V + j]; });
-  }
-}
-
-// through_scores writes the gradients of q, k and γ by those of scores and near, ds and dl. A warp has a token: as the row of earlier
-// tokens, and as the column of later ones. The diagonal adds nothing to γ.
+// through_scores writes the gradients of q, k and γ by those of scores and near, ds and dl. A warp has a token: as
+// the row of earlier tokens, and as the column of later ones. The diagonal adds nothing to γ.
 DEV void through_scores(float *dq, float *dk, float *dof, const float *ds, const float *dl, const float *queries, const float *keys, const float *decay,
                         int n, int K) {
   int lane = threadIdx_x % 32;
@@ -157,7 +123,8 @@ DEV void through_scores(float *dq, float *dk, float *dof, const float *ds, const
   sync_threads();
 }
 
-// through_rates stores the gradients of b and a, and adds to the sums for ALog and DtBias. g of a token is in γ of all tokens from it on.
+// through_rates stores the gradients of b and a, and adds to the sums for ALog and DtBias. g of a token is in γ of
+// all tokens from it on.
 template <class T>
 DEV void through_rates(tokens &s, T *dgate, T *da, float *part_a, float *part_dt, const float *dof, const T *a, const float *a_log, const float *dt_bias,
                        const delta_shape &z, int h, int n) {
@@ -275,11 +242,6 @@ DEV void backward(T *dqkv, T *dgate, T *da, const T *d_o, const T *qkv, const T 
 }
 
 #define KERNELS(T, SUFFIX)                                                                                                                      \
-  __global__ __launch_bounds__(THREADS, 1) void channel_delta_##SUFFIX(                                                                         \
-      T *o, const T *qkv, const T *gate, const T *a, const float *a_log, const float *dt_bias, const int *cu, float *states, float *last,       \
-      float *scratch, int seqs, int key_heads, int heads, int key_dim, int value_dim, int gate_stride) {                                        \
-    forward(o, qkv, gate, a, a_log, dt_bias, cu, states, last, scratch, delta_shape{seqs, key_heads, heads, key_dim, value_dim, gate_stride});  \
-  }                                                                                                                                             \
   __global__ __launch_bounds__(THREADS, 1) void channel_delta_backward_##SUFFIX(                                                                \
       T *dqkv, T *dgate, T *da, const T *d_o, const T *qkv, const T *gate, const T *a, const float *a_log, const float *dt_bias, const int *cu, \
       float *states, float *part_a, float *part_dt, float *scratch, int seqs, int key_heads, int heads, int key_dim, int value_dim,             \

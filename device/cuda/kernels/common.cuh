@@ -108,10 +108,10 @@ DEV float warp_max(float x) {
 }
 
 // block_sum gives every thread the sum over a block of WARPS warps; space holds
-// WARPS floats of shared memory. All threads must call it.
-template <int WARPS> DEV float block_sum(float x, float *space) {
+// WARPS floats of shared memory, with FRESH not used before. All threads must call it.
+template <int WARPS, bool FRESH = false> DEV float block_sum(float x, float *space) {
   x = warp_sum(x);
-  sync_threads();
+  if (!FRESH) sync_threads();
   if ((threadIdx_x & 31) == 0) space[threadIdx_x >> 5] = x;
   sync_threads();
   float sum = 0.0f;

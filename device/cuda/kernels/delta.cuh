@@ -1,4 +1,4 @@
-// What the kernels of the gated delta rule share: products of a block of 256 threads, loads, and the chunk's linear system.
+// Parts of the kernels of channeldelta.cu: products of a block of 256 threads, loads, and the chunk's linear system.
 #include "common.cuh"
 
 static constexpr int THREADS = 256, CHUNK = 64, STEP = 16;

@@ -3,268 +3,969 @@
 // keys and queries, V its values, S the state before it, and N the values that the chunk writes to
 // the state:
 //
-//	L = β·K·Kᵀ·e^(γi−γj) below the diagonal,  (I + L)·N = β·(V − e^γ·K·S)
+//	near = K·Kᵀ·e^(γi−γj) below the diagonal,  M = (I + β·near)⁻¹·β
+//	X = V − e^γ·K·S,  N = M·X
 //	O = e^γ·Q·S + (Q·Kᵀ·e^(γi−γj), the diagonal included)·N
 //	S ← e^γlast·S + (e^(γlast−γ)·K)ᵀ·N
 //
-// The backward takes the chunks in reverse. The forward has kept S before each chunk; the backward
-// computes N again, and goes back through these lines. It carries the gradient of the state from
-// chunk to chunk.
+// Forward: delta_system writes M, delta_states goes from chunk to chunk and writes S and N, and
+// delta_out writes O. Backward, with G the gradient of the state after a chunk: delta_system again,
+// delta_values writes N, delta_dstates goes from chunk to chunk in reverse and writes G and the
+// gradient of X, which is that of V. delta_gates writes the gradients of the gates, and delta_keys
+// those of q and k, which are sums over the heads of a key head.
 //
-// A block walks the chunks of every step-th sequence, of one head (of the backward: one key head, with the heads that share
-// it, one after the other, so that the gradients of q and k are sums in one place). Matrices of a chunk lie in scratch
-// memory, a piece for each block, which the caches hold; products bring tiles of them to shared memory. All in fp32.
-#include "delta.cuh"
+// Only delta_states and delta_dstates are sequential: a block has 32 columns of one head's state in
+// registers. In the others a block has one chunk. A launch covers a segment: as many chunks as
+// scratch memory holds. The state or its gradient goes from segment to segment in
+// carry, which the next segment has as carried.
+//
+// Products have rows of q and k as they lie in memory. The reciprocal lengths rq and rk (rq with the
+// scale of q) are factors of the products' rows and columns, so q and k are never rounded.
+//
+// With a decay for each channel γ is a vector, and channel_system takes the place of delta_system. It also writes
+// the scores and rows of q and k with their decays and lengths, which the other kernels of the forward have in
+// place of q and k. channeldelta.cu has the backward.
+#include "chunk.cuh"
 
-// gates has numbers of a chunk's tokens: β, g, γ, e^γ (from) and e^(γlast−γ) (to). γ is the sum of
-// two floats, sum and low: only differences of γ are used, and in one float they would lose their
-// bits. rq and rk are 1 over the lengths of q and k. dbeta and dsum are the gradients of β and γ in
-// the backward.
-struct gates { float beta[CHUNK], g[CHUNK], sum[CHUNK], low[CHUNK], from[CHUNK], to[CHUNK], rq[CHUNK], rk[CHUNK], dbeta[CHUNK], dsum[CHUNK]; };
+static constexpr int THREADS = 128, PART = 32; // PART: columns of a state of a block that goes from chunk to chunk
 
-// load_gates computes the gates of head h of the chunk.
-template <class T> DEV void load_gates(gates &s, const T *x, const float *a_log, const float *dt_bias, const delta_shape &z, int h, int n) {
-  if (threadIdx_x < n) {
-    const T *row = x + (i64)threadIdx_x * z.gate_stride;
-    float rest, a = to_float(row[z.heads + h]) + dt_bias[h];
-    sigmoids(to_float(row[h]), s.beta[threadIdx_x], rest);
-    s.g[threadIdx_x] = -exp_approx(a_log[h]) * (max_f(a, 0.0f) + log_f(1.0f + exp_approx(-__builtin_fabsf(a))));
-    s.dbeta[threadIdx_x] = 0.0f, s.dsum[threadIdx_x] = 0.0f;
+struct delta_shape {
+  int seqs, key_heads, heads, key_dim, value_dim, gate_stride, start; // start: the segment's first chunk
+  METHOD int width() const { return 2 * key_heads * key_dim + heads * value_dim; }
+  METHOD int group() const { return heads / key_heads; }
+  METHOD int in_k(int key_head) const { return (key_heads + key_head) * key_dim; }
+  METHOD int in_v(int h) const { return 2 * key_heads * key_dim + h * value_dim; }
+  METHOD int state() const { return key_dim * value_dim; }
+};
+
+// chunk_place is a chunk: its number in the segment, its first token and length, and the bounds of its sequence.
+// The chunk at token t of sequence s has the number t/64 + s, so numbers rise with t. A number that
+// no chunk has gives n = 0.
+struct chunk_place { int number, at, n, first, end; };
+
+DEV chunk_place chunk_of_segment(const int *cu, const delta_shape &z, int number) {
+  int lo = 0, hi = z.seqs, c = z.start + number; // the last sequence s with cu[s]/64 + s ≤ c
+#pragma clang loop unroll(disable)
+  while (hi - lo > 1) {
+    int mid = (lo + hi) >> 1;
+    if (cu[mid] / L + mid <= c) lo = mid;
+    else hi = mid;
   }
-  sync_threads();
-  if (threadIdx_x == 0) {
+  int first = cu[lo], end = cu[lo + 1], at = first + (c - lo - first / L) * L;
+  return chunk_place{number, at, max_i(0, min_i(L, end - at)), first, end};
+}
+
+// gates has numbers of a chunk's tokens for one head: β, g, γ, from = e^γ, to = e^(γlast−γ), rq and rk.
+// γ is the sum of two floats, sum and low: only differences of γ are used, and in one float they
+// would lose their bits. β, from, to, rq and rk of tokens behind the chunk's end are 0.
+struct gates {
+  float beta[L], g[L], sum[L], low[L], from[L], to[L], rq[L], rk[L];
+  METHOD float &keep(int channel) { return channel < L ? sum[channel] : low[channel - L]; } // with decays by channel
+};
+static constexpr int GATES = sizeof(gates) / 4;
+
+// channel_rows are rows of q and k with the decay of each channel and with their lengths: from·Q, from·K and to·K.
+// With decays by channel products have these rows in place of q and k, and from, to, rq and rk are 1. scores are
+// products of queries and keys.
+template <class T> struct channel_rows { const T *q, *k, *written, *scores; };
+
+DEV i64 slot(const chunk_place &p, const delta_shape &z, int h) { return (i64)p.number * z.heads + h; }
+
+template <int N = THREADS> DEV void load_gates(gates &s, const float *kept, const chunk_place &p, const delta_shape &z, int h) {
+#pragma clang loop unroll(disable)
+  for (int i = threadIdx_x; i < GATES; i += N) s.beta[i] = kept[slot(p, z, h) * GATES + i];
+}
+
+DEV void keep_gates(float *kept, const gates &s, const chunk_place &p, const delta_shape &z, int h) {
+#pragma clang loop unroll(disable)
+  for (int i = threadIdx_x; i < GATES; i += THREADS) kept[slot(p, z, h) * GATES + i] = s.beta[i];
+}
+
+// decay returns e^(γi−γe), the factor by which a value that token e wrote to the state has shrunk
+// when token i reads it. It is 0 above the diagonal.
+DEV float decay(const gates &s, int i, int e) { return e > i ? 0.0f : exp_approx((s.sum[i] - s.sum[e]) + (s.low[i] - s.low[e])); }
+
+// source is a matrix in global memory: rows of columns elements, stride elements apart. vectors says that
+// all its rows are whole vectors of 16 bytes.
+template <class T> struct source {
+  const T *x;
+  i64 stride;
+  int rows, columns;
+  METHOD bool vectors() const { return (stride | columns) % VEC<T> == 0 && ((u64)x & 15) == 0; }
+  METHOD source part(int row, int column, int most) const { return source{x + row * stride + column, stride, rows - row, min_i(columns - column, most)}; }
+};
+
+// put stores a vector of elements in a tile's row.
+DEV void put(float *y, f32x4 x) { *(f32x4 *)y = x; }
+DEV void put(bf16 *y, u32x4 x) { *(u32x4 *)y = x; }
+DEV void put(bf16 *y, f32x4 x) { *(u32x2 *)y = u32x2{pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3])}; }
+
+// load copies a matrix to a tile, and zeros where the tile is larger. Several loads of a thread are
+// under way at a time.
+template <int N = THREADS, class T, int C, class S> DEV void load(tile<T, C> &y, const source<S> &x) {
+  constexpr int V = VEC<S>, TURNS = L * C / V / N, AHEAD = TURNS < 4 ? TURNS : 4;
+  if (!x.vectors()) {
+#pragma clang loop unroll(disable)
+    for (int at = threadIdx_x; at < L * C; at += N) {
+      int r = at / C, k = at % C;
+      y.x[r][k] = convert(T{}, r < x.rows && k < x.columns ? to_float(x.x[r * x.stride + k]) : 0.0f);
+    }
+    return;
+  }
+#pragma clang loop unroll(disable)
+  for (int turn = 0; turn < TURNS; turn += AHEAD) {
+    chunk<S, V> v[AHEAD];
+#pragma unroll
+    for (int e = 0; e < AHEAD; e++) {
+      int at = threadIdx_x + (turn + e) * N, r = at / (C / V), k = at % (C / V) * V;
+      zero_chunk(v[e]);
+      if (r < x.rows && k < x.columns) v[e] = load_chunk<V>(x.x + r * x.stride + k);
+    }
+#pragma unroll
+    for (int e = 0; e < AHEAD; e++) {
+      int at = threadIdx_x + (turn + e) * N;
+      put(&y.x[at / (C / V)][at % (C / V) * V], v[e]);
+    }
+  }
+}
+
+// load_halves loads up to 128 columns to two tiles, one after the other, which takes fewer registers.
+template <class T> DEV void load_halves(tile<T> *y, const source<T> &x) {
+#pragma clang loop unroll(disable)
+  for (int half = 0; half < 2; half++) load(y[half], x.part(0, half * L, L));
+}
+
+// rows_of returns the rows of a chunk's tokens in a table: columns elements from column on.
+template <class T> DEV source<T> rows_of(const T *x, const chunk_place &p, i64 stride, int column, int columns) {
+  return source<T>{x + p.at * stride + column, stride, p.n, columns};
+}
+
+// slot_rows returns rows of a slot: 64 rows of columns elements.
+template <class T> DEV source<T> slot_rows(const T *x, const chunk_place &p, const delta_shape &z, int h, int columns) {
+  return source<T>{x + slot(p, z, h) * L * columns, columns, L, columns};
+}
+
+// square returns a slot of 64×64 elements.
+template <class T> DEV source<T> square(const T *x, const chunk_place &p, const delta_shape &z, int h) { return source<T>{x + slot(p, z, h) * L * L, L, L, L}; }
+
+// states_of says where states are: the state before the first chunk of a sequence is in initial (none: it is 0),
+// that before another chunk in all, at the place of its first token or, with by_slot, at its slot.
+struct states_of {
+  float *all, *initial;
+  int by_slot;
+  METHOD float *before(const chunk_place &p, const delta_shape &z, int h) const {
+    if (p.at == p.first) return initial ? initial + (i64)h * z.state() : (float *)0;
+    return all ? all + ((i64)(by_slot ? p.number : p.at / L) * z.heads + h) * z.state() : (float *)0;
+  }
+};
+DEV source<float> state_source(const float *x, const delta_shape &z) { return source<float>{x, z.value_dim, x ? z.key_dim : 0, z.value_dim}; }
+
+// row_length returns 1/√(Σx² + 1e-6) of a row to the 8 lanes that share it, 0 if it does not exist.
+template <class T> DEV float row_length(const T *x, bool exists, int dim) {
+  float sum = 0.0f;
+#pragma clang loop unroll_count(4)
+  for (int c = threadIdx_x & 7; c < dim; c += 8) {
+    float v = to_float(x[c]);
+    sum = __builtin_fmaf(v, v, sum);
+  }
+  sum = team_sum(sum, 8);
+  return exists ? rsqrt_newton(sum + 1e-6f) : 0.0f;
+}
+
+// measure_rows sets rq and rk.
+template <class T> DEV void measure_rows(gates &s, const T *qkv, const chunk_place &p, const delta_shape &z, int kh) {
+  float scale = rsqrt_newton((float)z.key_dim);
+#pragma clang loop unroll(disable)
+  for (int i = threadIdx_x / 8; i < L; i += THREADS / 8) {
+    const T *row = qkv + (i64)(p.at + min_i(i, p.n - 1)) * z.width();
+    float q = row_length(row + kh * z.key_dim, i < p.n, z.key_dim), k = row_length(row + z.in_k(kh), i < p.n, z.key_dim);
+    if (threadIdx_x % 8 == 0) s.rq[i] = q * scale, s.rk[i] = k;
+  }
+}
+
+// sum_gates sets the gates of head h.
+template <class T> DEV void sum_gates(gates &s, const T *gate, const float *a_log, const float *dt_bias, const chunk_place &p, const delta_shape &z, int h) {
+  int i = threadIdx_x;
+  if (i < L) {
+    float rest, beta = 0.0f, g = 0.0f;
+    if (i < p.n) {
+      const T *row = gate + (i64)(p.at + i) * z.gate_stride;
+      float a = to_float(row[z.heads + h]) + dt_bias[h];
+      sigmoids(to_float(row[h]), beta, rest);
+      g = -exp_approx(a_log[h]) * (max_f(a, 0.0f) + log_f(1.0f + exp_approx(-__builtin_fabsf(a))));
+    }
+    s.beta[i] = beta, s.g[i] = g, s.sum[i] = g, s.low[i] = 0.0f;
+  }
+#pragma clang loop unroll(disable)
+  for (int by = 1; by < L; by <<= 1) {
+    sync_threads();
     float sum = 0.0f, low = 0.0f;
-#pragma clang loop unroll(disable)
-    for (int i = 0; i < n; i++) {
-      float g = s.g[i], next = sum + g, part = next - sum;
-      low += (sum - (next - part)) + (g - part);
-      s.sum[i] = sum = next, s.low[i] = low;
+    if (i < L) {
+      sum = s.sum[i], low = s.low[i];
+      if (i >= by) {
+        float a = s.sum[i - by], b = sum, part;
+        sum = a + b, part = sum - a;
+        low += s.low[i - by] + ((a - (sum - part)) + (b - part));
+      }
     }
+    sync_threads();
+    if (i < L) s.sum[i] = sum, s.low[i] = low;
   }
   sync_threads();
-  if (threadIdx_x < n) {
-    s.from[threadIdx_x] = exp_approx(s.sum[threadIdx_x] + s.low[threadIdx_x]);
-    s.to[threadIdx_x] = exp_approx((s.sum[n - 1] - s.sum[threadIdx_x]) + (s.low[n - 1] - s.low[threadIdx_x]));
+  if (i < L) {
+    s.from[i] = i < p.n ? exp_approx(s.sum[i] + s.low[i]) : 0.0f;
+    s.to[i] = i < p.n ? exp_approx((s.sum[p.n - 1] - s.sum[i]) + (s.low[p.n - 1] - s.low[i])) : 0.0f;
+  }
+}
+
+static constexpr int LPITCH = L + 1;
+
+// invert_diagonal writes the inverses of the four 16×16 blocks of I + l on the diagonal. A thread has a
+// column of one block.
+DEV void invert_diagonal(float *inverse, const float *l) {
+  if (threadIdx_x < L) {
+    int b = threadIdx_x / 16 * 16, j = threadIdx_x % 16;
+    float v[16];
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+      v[i] = i == j ? 1.0f : 0.0f;
+#pragma unroll
+      for (int e = 0; e < i; e++) v[i] = __builtin_fmaf(-l[(b + i) * LPITCH + b + e], v[e], v[i]);
+      inverse[(b + i) * LPITCH + b + j] = v[i];
+    }
   }
   sync_threads();
 }
 
-// decay returns e^(γi−γe): the factor by which a value that token e wrote to the state has shrunk
-// when token i reads it.
-DEV float decay(const gates &s, int i, int e) { return exp_approx((s.sum[i] - s.sum[e]) + (s.low[i] - s.low[e])); }
+// join_blocks makes inverses of blocks of 2·SIZE rows from those of SIZE rows: below them lies
+// −M₂·l₂₁·M₁. It overwrites l₂₁.
+template <int SIZE> DEV void join_blocks(float *inverse, float *l) {
+  constexpr int EACH = L / 2 * SIZE / THREADS;
+#pragma unroll
+  for (int turn = 0; turn < 2; turn++) {
+    float sum[EACH];
+#pragma unroll
+    for (int r = 0; r < EACH; r++) {
+      int at = threadIdx_x + r * THREADS, b = at / (SIZE * SIZE) * 2 * SIZE, i = b + SIZE + at / SIZE % SIZE, j = b + at % SIZE;
+      sum[r] = 0.0f;
+#pragma clang loop unroll_count(4)
+      for (int e = 0; e < SIZE; e++) {
+        float x = turn ? -inverse[i * LPITCH + b + SIZE + e] : l[i * LPITCH + b + e];
+        float y = turn ? l[(b + SIZE + e) * LPITCH + j] : inverse[(b + e) * LPITCH + j];
+        sum[r] = __builtin_fmaf(x, y, sum[r]);
+      }
+    }
+    if (!turn) sync_warp(); // one warp reads a row of l₂₁, and it writes the row
+#pragma unroll
+    for (int r = 0; r < EACH; r++) {
+      int at = threadIdx_x + r * THREADS, b = at / (SIZE * SIZE) * 2 * SIZE, i = b + SIZE + at / SIZE % SIZE, j = b + at % SIZE;
+      (turn ? inverse : l)[i * LPITCH + j] = sum[r];
+    }
+    sync_threads();
+  }
+}
 
-// new_values writes N to fresh, V − e^γ·K·S to rest, K·Kᵀ to pairs and L to l. A null state stands
-// for S = 0.
+// invert writes M = (I + l)⁻¹·β. inverse must be 0. It overwrites l.
+template <class T> DEV void invert(T *to, float *inverse, float *l, const float *beta) {
+  invert_diagonal(inverse, l);
+  join_blocks<16>(inverse, l);
+  join_blocks<32>(inverse, l);
+#pragma clang loop unroll(disable)
+  for (int at = threadIdx_x; at < L * L; at += THREADS) store(to + at, inverse[at / L * LPITCH + at % L] * beta[at % L]);
+}
+
+// delta_system writes M and the gates of a chunk and head.
 template <class T>
-DEV void new_values(tiles &t, gates &s, float *l, float *fresh, float *rest, float *pairs, const float *keys, const float *state, const T *v,
-                    int width, int n, int key_dim, int value_dim) {
-  if (state) product<false>(t, rest, value_dim, keys, key_dim, 1, state, value_dim, 1, n, value_dim, key_dim);
-  every(n, value_dim, [&](int i, int j) {
-    float x = to_float(v[(i64)i * width + j]);
-    if (state) x -= s.from[i] * rest[i * value_dim + j];
-    rest[i * value_dim + j] = x;
-    fresh[i * value_dim + j] = s.beta[i] * x;
+DEV void delta_system(T *systems, float *kept, const T *qkv, const T *gate, const float *a_log, const float *dt_bias, const int *cu, delta_shape z) {
+  __shared__ gates s;
+  __shared__ float l[L * LPITCH];
+  __shared__ union { tile<T> keys; float inverse[L * LPITCH]; } u;
+  int h = blockIdx_y, kh = h / z.group();
+  chunk_place p = chunk_of_segment(cu, z, blockIdx_x);
+  if (!p.n) return;
+  measure_rows(s, qkv, p, z, kh);
+  sum_gates(s, gate, a_log, dt_bias, p, z, h);
+  sums near;
+  near.clear();
+  source<T> k = rows_of(qkv, p, z.width(), z.in_k(kh), z.key_dim);
+#pragma clang loop unroll(disable)
+  for (int k0 = 0; k0 < z.key_dim; k0 += L) {
+    sync_threads();
+    load(u.keys, k.part(0, k0, L));
+    sync_threads();
+    multiply(near, u.keys, u.keys);
+  }
+  sync_threads();
+  near.each([&](int i, int e, float x, int) {
+    l[i * LPITCH + e] = e < i ? s.beta[i] * s.rk[i] * s.rk[e] * decay(s, i, e) * x : 0.0f;
+    u.inverse[i * LPITCH + e] = 0.0f;
   });
-  product<false>(t, pairs, CHUNK, keys, key_dim, 1, keys, 1, key_dim, n, n, key_dim);
-  every(n, n, [&](int i, int e) { l[i * LPITCH + e] = e < i ? s.beta[i] * decay(s, i, e) * pairs[i * CHUNK + e] : 0.0f; });
-  solve(l, fresh, n, value_dim);
+  keep_gates(kept, s, p, z, h);
+  sync_threads();
+  invert(systems + slot(p, z, h) * L * L, u.inverse, l, s.beta);
 }
 
-// scores_of writes Q·Kᵀ·decay, and 0 above the diagonal.
-DEV void scores_of(tiles &t, gates &s, float *scores, const float *queries, const float *keys, int n, int key_dim) {
-  product<false>(t, scores, CHUNK, queries, key_dim, 1, keys, 1, key_dim, n, n, key_dim);
-  every(n, n, [&](int i, int e) { scores[i * CHUNK + e] = e > i ? 0.0f : scores[i * CHUNK + e] * decay(s, i, e); });
-}
+// channel_memory: decays are e^g of the tokens for 64 channels, later each token's decay up to the end of its block
+// of 16. near and reads are elements of blocks on the diagonal, over of blocks the decay of a whole block. The
+// inverse takes the place of tiles.
+template <class T> struct channel_memory {
+  union {
+    struct { tile<T> q, k, local, earlier; };
+    struct { float l[L * LPITCH], inverse[L * LPITCH]; };
+  };
+  float decays[L][L], near[L][16], reads[L][16], over[4][L];
+  gates s;
+};
 
-template <class T>
-DEV void forward(T *o, const T *qkv, const T *gate, const float *a_log, const float *dt_bias, const int *cu, float *states, float *last,
-                 float *scratch, delta_shape z) {
-  __shared__ __attribute__((aligned(16))) tiles t;
-  __shared__ gates s;
-  __shared__ float l[CHUNK * LPITCH];
-  int h = blockIdx_x, kh = h / z.group(), K = z.key_dim, V = z.value_dim, width = z.width();
-  float *queries = scratch + (i64)(blockIdx_y * z.heads + h) * (2 * CHUNK * K + K * V + 2 * CHUNK * V + 2 * CHUNK * CHUNK);
-  float *keys = queries + CHUNK * K, *state = keys + CHUNK * K, *rest = state + K * V, *fresh = rest + CHUNK * V, *pairs = fresh + CHUNK * V,
-        *scores = pairs + CHUNK * CHUNK;
+DEV float softplus(float a) { return max_f(a, 0.0f) + log_f(1.0f + exp_approx(-__builtin_fabsf(a))); }
+
+// within_blocks adds the products of 64 channels to near and reads, pairs of tokens in a block. Two lanes have the
+// column of a token and follow its decay to the block's end.
+template <class T> DEV void within_blocks(channel_memory<T> &m) {
+  int e = threadIdx_x / 2, side = threadIdx_x & 1;
+  float w[L / 2];
+#pragma unroll
+  for (int c = 0; c < L / 2; c++) w[c] = to_float(m.k.x[e][2 * c + side]);
 #pragma clang loop unroll(disable)
-  for (int seq = blockIdx_y; seq < z.seqs; seq += gridDim_y) {
-    int first = cu[seq], end = cu[seq + 1];
-    every(K, V, [=](int i, int j) { state[i * V + j] = last ? last[h * K * V + i * V + j] : 0.0f; });
-#pragma clang loop unroll(disable)
-    for (int at = first; at < end; at += CHUNK) {
-      int n = min_i(CHUNK, end - at);
-      const T *row = qkv + (i64)at * width;
-      if (states && at > first) every(K, V, [=](int i, int j) { state_at(states, z, at, h)[i * V + j] = state[i * V + j]; });
-      load_rows(queries, s.rq, row + kh * K, width, n, K, rsqrt_newton((float)K));
-      load_rows(keys, s.rk, row + (z.key_heads + kh) * K, width, n, K, 1.0f);
-      load_gates(s, gate + (i64)at * z.gate_stride, a_log, dt_bias, z, h, n);
-      new_values(t, s, l, fresh, rest, pairs, keys, state, row + 2 * z.key_heads * K + h * V, width, n, K, V);
-      scores_of(t, s, scores, queries, keys, n, K);
-      product<false>(t, rest, V, queries, K, 1, state, V, 1, n, V, K);
-      every(n, V, [&](int i, int j) { rest[i * V + j] *= s.from[i]; });
-      product<true>(t, rest, V, scores, CHUNK, 1, fresh, V, 1, n, V, n);
-      every(n, V, [&](int i, int j) { store(o + ((i64)(at + i) * z.heads + h) * V + j, rest[i * V + j]); });
-      every(n, K, [&](int i, int j) { keys[i * K + j] *= s.to[i]; });
-      every(K, V, [&](int i, int j) { state[i * V + j] *= s.from[n - 1]; });
-      product<true>(t, state, V, keys, 1, K, fresh, V, 1, K, V, n);
+  for (int step = 0; step < 16; step++) {
+    int i = (e & ~15) + step;
+    float of_q = 0.0f, of_k = 0.0f;
+    if (i >= e) {
+#pragma unroll
+      for (int c = 0; c < L / 2; c++) {
+        if (i > e) w[c] *= m.decays[i][2 * c + side];
+        of_q = __builtin_fmaf(to_float(m.q.x[i][2 * c + side]), w[c], of_q), of_k = __builtin_fmaf(to_float(m.k.x[i][2 * c + side]), w[c], of_k);
+      }
     }
-    if (last) every(K, V, [=](int i, int j) { last[h * K * V + i * V + j] = state[i * V + j]; });
+    of_q += shuffle_xor(of_q, 1), of_k += shuffle_xor(of_k, 1);
+    if (side == 0) m.reads[i][e % 16] += of_q, m.near[i][e % 16] += i > e ? of_k : 0.0f;
   }
 }
 
-// through_square adds to dsum what ds·m, of which what is below the diagonal counts, passes on to γ: an element has the factor
-// e^(γi−γj). On the diagonal the same would be added and subtracted, and leave its rounding, which is more than all else where a state is
-// forgotten at once.
-DEV void through_square(gates &s, const float *ds, const float *m, int n) {
-  if (threadIdx_x < n) {
-    int i = threadIdx_x;
-    float sum = 0.0f;
+// decay_rows writes the rows of 64 channels to q, k and written, scales the tiles q and local by decays from a
+// block's start, and makes decays those up to a block's end. A thread has a channel in two blocks.
+template <class T> DEV void decay_rows(channel_memory<T> &m, T *q, T *k, T *written, int c0, int K) {
+  int c = threadIdx_x % L;
+  bool exists = c0 + c < K;
 #pragma clang loop unroll(disable)
-    for (int e = 0; e < n; e++) {
-      if (e < i) sum += ds[i * CHUNK + e] * m[i * CHUNK + e];
-      if (e > i) sum -= ds[e * CHUNK + i] * m[e * CHUNK + i];
+  for (int b = threadIdx_x / L; b < 4; b += 2) {
+    float before = 1.0f, behind = 1.0f, by = 1.0f;
+#pragma clang loop unroll(disable)
+    for (int e = 0; e < 4; e++) e < b ? before *= m.over[e][c] : e > b ? behind *= m.over[e][c] : 0.0f;
+#pragma clang loop unroll(disable)
+    for (int i = 16 * b; i < 16 * b + 16; i++) {
+      float x = to_float(m.q.x[i][c]), y = to_float(m.k.x[i][c]);
+      by *= m.decays[i][c];
+      m.q.x[i][c] = convert(T{}, x * by), m.local.x[i][c] = convert(T{}, y * by);
+      if (exists) store(q + i * K + c0 + c, m.s.rq[i] * before * by * x), store(k + i * K + c0 + c, m.s.rk[i] * before * by * y);
     }
-    s.dsum[i] += sum;
+    by = 1.0f;
+#pragma clang loop unroll(disable)
+    for (int i = 16 * b + 15; i >= 16 * b; i--) {
+      float own = m.decays[i][c];
+      m.decays[i][c] = by;
+      if (exists) store(written + i * K + c0 + c, m.s.rk[i] * by * behind * to_float(m.k.x[i][c]));
+      by *= own;
+    }
+    if (b == 0) m.s.keep(c0 + c) = by * behind;
   }
-  sync_threads();
 }
 
+// channel_system writes M, the gates, the rows and the scores of a chunk and head with a decay for each channel.
+// Between blocks of 16 tokens a decay is the product of two factors of at most 1, split at the start of the later
+// block. A warp has the rows of a block.
 template <class T>
-DEV void backward(T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, const float *a_log, const float *dt_bias, const int *cu,
-                  float *states, float *part_a, float *part_dt, float *scratch, delta_shape z) {
-  __shared__ __attribute__((aligned(16))) tiles t;
-  __shared__ gates s;
-  __shared__ float l[CHUNK * LPITCH], along[CHUNK];
-  int kh = blockIdx_x, group = z.group(), K = z.key_dim, V = z.value_dim, width = z.width();
-  float *queries = scratch + (i64)(blockIdx_y * z.key_heads + kh) * (5 * CHUNK * K + 4 * CHUNK * V + 3 * CHUNK * CHUNK);
-  float *keys = queries + CHUNK * K, *dq = keys + CHUNK * K, *dk = dq + CHUNK * K, *term = dk + CHUNK * K, *rest = term + CHUNK * K,
-        *fresh = rest + CHUNK * V, *out = fresh + CHUNK * V, *dnew = out + CHUNK * V, *pairs = dnew + CHUNK * V, *scores = pairs + CHUNK * CHUNK,
-        *ds = scores + CHUNK * CHUNK;
-  part_a += blockIdx_y * z.heads + kh * group, part_dt += blockIdx_y * z.heads + kh * group;
-  if (threadIdx_x < group) part_a[threadIdx_x] = 0.0f, part_dt[threadIdx_x] = 0.0f;
+DEV void channel_system(T *systems, float *kept, T *q, T *k, T *written, T *scores, const T *qkv, const T *gate, const T *a, const float *a_log,
+                        const float *dt_bias, const int *cu, delta_shape z) {
+  DYNAMIC_SHARED(memory);
+  channel_memory<T> &m = *(channel_memory<T> *)memory;
+  int h = blockIdx_y, K = z.key_dim, at = threadIdx_x;
+  chunk_place p = chunk_of_segment(cu, z, blockIdx_x);
+  if (!p.n) return;
+  measure_rows(m.s, qkv, p, z, h);
+  float rate = exp_approx(a_log[h]);
+  i64 rows = slot(p, z, h) * L * K;
+  if (at < L) {
+    float rest, beta = 0.0f;
+    if (at < p.n) sigmoids(to_float(gate[(i64)(p.at + at) * z.gate_stride + h]), beta, rest);
+    m.s.beta[at] = beta, m.s.g[at] = 0.0f;
+    m.s.from[at] = m.s.to[at] = at < p.n ? 1.0f : 0.0f;
+  }
+#pragma clang loop unroll(disable)
+  for (int i = at; i < L * 16; i += THREADS) m.near[i / 16][i % 16] = m.reads[i / 16][i % 16] = 0.0f;
+  sums of_q, of_k;
+  of_q.clear(), of_k.clear();
+#pragma clang loop unroll(disable)
+  for (int c0 = 0; c0 < 2 * L; c0 += L) {
+    sync_threads();
+    if (c0 >= K) {
+      if (at < L) m.s.keep(c0 + at) = 0.0f;
+      continue;
+    }
+    load(m.q, rows_of(qkv, p, z.width(), h * K, K).part(0, c0, L));
+    load(m.k, rows_of(qkv, p, z.width(), z.in_k(h), K).part(0, c0, L));
+#pragma clang loop unroll_count(4)
+    for (int i = at / L; i < L; i += 2) {
+      int c = c0 + at % L;
+      m.decays[i][at % L] = i < p.n && c < K ? exp_approx(-rate * softplus(to_float(a[((i64)(p.at + i) * z.heads + h) * K + c]) + dt_bias[h * K + c])) : 1.0f;
+    }
+    sync_threads();
+    within_blocks(m);
+#pragma clang loop unroll(disable)
+    for (int b = at / L; b < 4; b += 2) {
+      float by = 1.0f;
+#pragma clang loop unroll(disable)
+      for (int i = 16 * b; i < 16 * b + 16; i++) by *= m.decays[i][at % L];
+      m.over[b][at % L] = by;
+    }
+    sync_threads();
+    decay_rows(m, q + rows, k + rows, written + rows, c0, K);
+#pragma clang loop unroll(disable)
+    for (int b = 1; b < 4; b++) { // the tile earlier has keys before block b, decayed up to its start
+      sync_threads();
+#pragma clang loop unroll(disable)
+      for (int i = at; i < L * L; i += THREADS) {
+        int e = i / L, c = i % L;
+        if (b > 1 && e < 16 * b - 16) m.decays[e][c] *= m.over[b - 1][c];
+        m.earlier.x[e][c] = convert(T{}, e < 16 * b ? to_float(m.k.x[e][c]) * m.decays[e][c] : 0.0f);
+      }
+      sync_threads();
+      if (at / 32 == b) multiply(of_q, m.q, m.earlier), multiply(of_k, m.local, m.earlier);
+    }
+  }
   sync_threads();
+  of_q.each([&](int i, int e, float x, int) {
+    if (i / 16 == e / 16) x = m.reads[i][e % 16];
+    store(scores + slot(p, z, h) * L * L + i * L + e, e <= i ? m.s.rq[i] * m.s.rk[e] * x : 0.0f);
+  });
+  of_k.each([&](int i, int e, float x, int) {
+    if (i / 16 == e / 16) x = m.near[i][e % 16];
+    m.l[i * LPITCH + e] = e < i ? m.s.beta[i] * m.s.rk[i] * m.s.rk[e] * x : 0.0f;
+    m.inverse[i * LPITCH + e] = 0.0f;
+  });
+  sync_threads();
+  invert(systems + slot(p, z, h) * L * L, m.inverse, m.l, m.s.beta);
+  if (at < L) m.s.rq[at] = m.s.rk[at] = m.s.from[at];
+  sync_threads();
+  keep_gates(kept, m.s, p, z, h);
+}
+
+// each_of calls f(k, v, element) for the elements of a state's PART columns that exist.
+template <class F> DEV void each_of(sums_of<PART / 8> (&x)[2], const delta_shape &z, int v0, F f) {
+#pragma unroll
+  for (int half = 0; half < 2; half++)
+    x[half].each([&](int k, int v, float &e, int) {
+      if (half * L + k < z.key_dim && v0 + v < z.value_dim) f(half * L + k, v0 + v, e);
+    });
+}
+
+// states_memory: with decays by channel the update of a state has keys of its own, which in fp32 take the place of
+// the keys.
+template <class T, bool C> struct states_memory {
+  static constexpr bool BOTH = C && sizeof(T) == 2;
+  tile<T> keys[BOTH ? 4 : 2], system;
+  tile<T, PART> state[2], values;
+  gates s;
+};
+
+template <bool C, class T>
+DEV void delta_states(T *o, const T *systems, const float *kept, const float *carried, float *carry, const T *qkv, channel_rows<T> by, const int *cu,
+                      states_of states, float *last, delta_shape z) {
+  DYNAMIC_SHARED(memory);
+  states_memory<T, C> &m = *(states_memory<T, C> *)memory;
+  constexpr bool BOTH = states_memory<T, C>::BOTH;
+  tile<T> *written = m.keys + (BOTH ? 2 : 0);
+  int parts = (z.value_dim + PART - 1) / PART, h = blockIdx_y / parts, v0 = blockIdx_y % parts * PART, kh = h / z.group(), V = z.value_dim;
+  chunk_place p = chunk_of_segment(cu, z, blockIdx_x);
+  if (!p.n || (p.at > p.first && p.number > 0)) return; // a block begins with a sequence or with the segment
+  const float *begin = p.at > p.first ? carried : last;
+  float *finish = last;
+  sums_of<PART / 8> state[2];
+  state[0].clear(), state[1].clear();
+  if (begin) each_of(state, z, v0, [&](int k, int v, float &e) { e = begin[(i64)h * z.state() + k * V + v]; });
 #pragma clang loop unroll(disable)
-  for (int seq = blockIdx_y; seq < z.seqs; seq += gridDim_y) {
-    int first = cu[seq], end = cu[seq + 1];
+  for (;;) {
+    source<T> k = C ? slot_rows(by.k, p, z, h, z.key_dim) : rows_of(qkv, p, z.width(), z.in_k(kh), z.key_dim);
+    source<T> w = slot_rows(by.written, p, z, h, z.key_dim);
+    const T *values = qkv + (i64)p.at * z.width() + z.in_v(h) + v0;
+    float *before = states.before(p, z, h);
+    load_gates(m.s, kept, p, z, h);
+    if (C) load_halves(m.keys, k);
+    else load(m.keys[0], k.part(0, 0, L)), load(m.keys[1], k.part(0, L, L));
+    load(m.system, square(systems, p, z, h));
+    keep_sums(m.state[0], state[0]);
+    keep_sums(m.state[1], state[1]);
+    if (before) each_of(state, z, v0, [&](int k, int v, float &e) { before[k * V + v] = e; });
+    sync_threads();
+    sums_of<PART / 8> x, fresh;
+    x.clear(), fresh.clear();
+    multiply<false, true>(x, m.keys[0], m.state[0]);
+    if (z.key_dim > L) multiply<false, true>(x, m.keys[1], m.state[1]);
+    x.each([&](int i, int j, float &e, int) {
+      float v = i < p.n && v0 + j < V ? to_float(values[(i64)i * z.width() + j]) : 0.0f;
+      m.values.x[i][j] = convert(T{}, v - m.s.from[i] * m.s.rk[i] * e);
+    });
+    sync_threads();
+    if (BOTH) load_halves(written, w);
+    multiply<false, true>(fresh, m.system, m.values);
+    sync_threads();
+    if (C && !BOTH) load_halves(written, w);
+    fresh.each([&](int i, int j, float &e, int) {
+      if (i < p.n && v0 + j < V) store(o + ((i64)(p.at + i) * z.heads + h) * V + v0 + j, e);
+      m.values.x[i][j] = convert(T{}, m.s.to[i] * m.s.rk[i] * e);
+    });
+    sync_threads();
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      state[half].each([&](int k, int, float &e, int) { e *= C ? m.s.keep(half * L + k) : m.s.from[p.n - 1]; });
+      if (half * L < z.key_dim) multiply<true, true>(state[half], written[half], m.values);
+    }
+    if (p.at + L >= p.end) break;
+    if (p.number + 1 == gridDim_x) {
+      finish = carry;
+      break;
+    }
+    p = chunk_of_segment(cu, z, p.number + 1);
+    sync_threads();
+  }
+  if (finish) each_of(state, z, v0, [&](int k, int v, float &e) { finish[(i64)h * z.state() + k * V + v] = e; });
+}
+
+// state_product is s = A·B for 64 columns, A the rows of q or k, and B a state.
+template <class T, class S> DEV void state_product(sums &s, tile<T> &a, tile<T> &b, const source<T> &x, const source<S> &state, int v0) {
+  s.clear();
 #pragma clang loop unroll(disable)
-    for (int at = first + (end - first + CHUNK - 1) / CHUNK * CHUNK - CHUNK; at >= first; at -= CHUNK) {
-      int n = min_i(CHUNK, end - at);
-      const T *row = qkv + (i64)at * width;
-      T *drow = dqkv + (i64)at * width;
-      load_rows(queries, s.rq, row + kh * K, width, n, K, rsqrt_newton((float)K));
-      load_rows(keys, s.rk, row + (z.key_heads + kh) * K, width, n, K, 1.0f);
-      every(n, K, [=](int i, int j) { dq[i * K + j] = 0.0f, dk[i * K + j] = 0.0f; });
+  for (int k0 = 0; k0 < x.columns; k0 += L) {
+    sync_threads();
+    load(a, x.part(0, k0, L));
+    load(b, state.part(k0, v0, L));
+    sync_threads();
+    multiply<false, true>(s, a, b);
+  }
+}
+
+// add_product adds A·Bᵀ, of rows of two matrices, to s.
+template <class T> DEV void add_product(sums &s, tile<T> &a, tile<T> &b, const source<T> &x, const source<T> &y) {
 #pragma clang loop unroll(disable)
-      for (int member = 0; member < group; member++) {
-        int h = kh * group + member, values = 2 * z.key_heads * K + h * V;
-        float *state = at > first ? state_at(states, z, at, h) : (float *)0;              // the state before the chunk
-        float *behind = at + CHUNK < end ? state_at(states, z, at + CHUNK, h) : (float *)0; // the gradient of the state after the chunk
-        load_gates(s, gate + (i64)at * z.gate_stride, a_log, dt_bias, z, h, n);
-        new_values(t, s, l, fresh, rest, pairs, keys, state, row + values, width, n, K, V);
-        scores_of(t, s, scores, queries, keys, n, K);
-        every(n, V, [&](int i, int j) { out[i * V + j] = to_float(d_o[((i64)(at + i) * z.heads + h) * V + j]); });
-        // The gradient of N comes from the state after the chunk and from the outputs.
-        if (behind) {
-          product<false>(t, dnew, V, keys, K, 1, behind, V, 1, n, V, K);
-          every(n, V, [&](int i, int j) { dnew[i * V + j] *= s.to[i]; });
-          rows_dot(n, V, [=](int i, int j) { return dnew[i * V + j] * fresh[i * V + j]; }, [&](int i, float sum) { along[i] = sum; });
-          if (threadIdx_x < n) s.dsum[threadIdx_x] -= along[threadIdx_x];
-          sync_threads();
-          if (threadIdx_x == 0) {
-            float sum = 0.0f;
+  for (int k0 = 0; k0 < x.columns; k0 += L) {
+    sync_threads();
+    load(a, x.part(0, k0, L));
+    load(b, y.part(0, k0, L));
+    sync_threads();
+    multiply(s, a, b);
+  }
+}
+
+// delta_out writes O, which holds N on entry, of a chunk and head, 64 columns.
+template <bool C, class T>
+DEV void delta_out(T *o, const float *kept, const T *qkv, channel_rows<T> by, const int *cu, states_of states, delta_shape z) {
+  __shared__ tile<T> a, b;
+  __shared__ gates s;
+  int tiles = (z.value_dim + L - 1) / L, h = blockIdx_y / tiles, v0 = blockIdx_y % tiles * L, kh = h / z.group(), K = z.key_dim, V = z.value_dim;
+  chunk_place p = chunk_of_segment(cu, z, blockIdx_x);
+  if (!p.n) return;
+  const float *state = states.before(p, z, h);
+  load_gates(s, kept, p, z, h);
+  sums scores, out;
+  scores.clear(), out.clear();
+  source<T> q = C ? slot_rows(by.q, p, z, h, K) : rows_of(qkv, p, z.width(), kh * K, K);
+  if (state) state_product(out, a, b, q, state_source(state, z), v0);
+  if (!C) add_product(scores, a, b, q, rows_of(qkv, p, z.width(), z.in_k(kh), K));
+  sync_threads();
+  scores.each([&](int i, int e, float &v, int) { v *= decay(s, i, e) * s.rq[i] * s.rk[e]; });
+  out.each([&](int i, int, float &v, int) { v *= s.from[i] * s.rq[i]; });
+  if (C) load(a, square(by.scores, p, z, h));
+  else keep_sums(a, scores);
+  load(b, rows_of(o, p, (i64)z.heads * V, h * V, V).part(0, v0, L));
+  sync_threads();
+  multiply<false, true>(out, a, b);
+  out.each([&](int i, int j, float v, int) {
+    if (i < p.n && v0 + j < V) store(o + ((i64)(p.at + i) * z.heads + h) * V + v0 + j, v);
+  });
+}
+
+// delta_values writes N of a chunk and head, 64 columns, and the part of the gradient of N that comes
+// from the outputs of the chunk to the place of V's gradient.
+template <class T>
+DEV void delta_values(T *dqkv, T *fresh, const T *systems, const float *kept, const T *d_o, const T *qkv, const int *cu, states_of states, delta_shape z) {
+  __shared__ tile<T> a, b;
+  __shared__ gates s;
+  int tiles = (z.value_dim + L - 1) / L, h = blockIdx_y / tiles, v0 = blockIdx_y % tiles * L, kh = h / z.group(), K = z.key_dim, V = z.value_dim;
+  chunk_place p = chunk_of_segment(cu, z, blockIdx_x);
+  if (!p.n) return;
+  const float *state = states.before(p, z, h);
+  source<T> values = rows_of(qkv, p, z.width(), z.in_v(h), V);
+  source<T> k = rows_of(qkv, p, z.width(), z.in_k(kh), K), q = rows_of(qkv, p, z.width(), kh * K, K);
+  sums x;
+  load_gates(s, kept, p, z, h);
+  state_product(x, a, b, k, state_source(state, z), v0);
+  sync_threads();
+  load(a, square(systems, p, z, h));
+  x.each([&](int i, int j, float &e, int) {
+    float v = i < p.n && v0 + j < V ? to_float(values.x[i * values.stride + v0 + j]) : 0.0f;
+    b.x[i][j] = convert(T{}, v - s.from[i] * s.rk[i] * e);
+  });
+  sync_threads();
+  x.clear();
+  multiply<false, true>(x, a, b);
+  x.each([&](int i, int j, float e, int) {
+    if (v0 + j < V) store(fresh + (slot(p, z, h) * L + i) * V + v0 + j, e);
+  });
+  x.clear();
+  add_product(x, a, b, k, q);
+  sync_threads();
+  x.each([&](int e, int i, float v, int) { a.x[e][i] = convert(T{}, v * decay(s, i, e) * s.rq[i] * s.rk[e]); });
+  load(b, rows_of(d_o, p, (i64)z.heads * V, h * V, V).part(0, v0, L));
+  sync_threads();
+  x.clear();
+  multiply<false, true>(x, a, b);
+  x.each([&](int i, int j, float e, int) {
+    if (i < p.n && v0 + j < V) store(dqkv + (i64)(p.at + i) * z.width() + z.in_v(h) + v0 + j, e);
+  });
+}
+
+// dstates_memory: in fp32 the queries take the place of the keys, because shared memory has no room
+// for both.
+template <class T> struct dstates_memory {
+  static constexpr bool BOTH = sizeof(T) == 2;
+  tile<T> keys[BOTH ? 4 : 2], system; // the queries are the last two
+  tile<T, PART> grad[2], values, out;
+  gates s;
+};
+
+template <class T>
+DEV void delta_dstates(T *dqkv, T *dstates, const T *systems, const float *kept, const float *carried, float *carry, const T *d_o, const T *qkv,
+                       const int *cu, delta_shape z) {
+  DYNAMIC_SHARED(memory);
+  dstates_memory<T> &m = *(dstates_memory<T> *)memory;
+  constexpr bool BOTH = dstates_memory<T>::BOTH;
+  tile<T> *queries = m.keys + (BOTH ? 2 : 0);
+  int parts = (z.value_dim + PART - 1) / PART, h = blockIdx_y / parts, v0 = blockIdx_y % parts * PART, kh = h / z.group(), V = z.value_dim;
+  chunk_place p = chunk_of_segment(cu, z, blockIdx_x);
+  bool last = p.at + L >= p.end;
+  if (!p.n || (!last && p.number + 1 < gridDim_x)) return; // a block begins where a sequence or the segment ends
+  sums_of<PART / 8> grad[2];
+  grad[0].clear(), grad[1].clear();
+  if (!last) each_of(grad, z, v0, [&](int k, int v, float &e) { e = carried[(i64)h * z.state() + k * V + v]; });
 #pragma clang loop unroll(disable)
-            for (int i = 0; i < n; i++) sum += along[i];
-            s.dsum[n - 1] += sum;
-          }
-          sync_threads();
-          product<true>(t, dnew, V, scores, 1, CHUNK, out, V, 1, n, V, n);
-          product<false>(t, term, K, fresh, V, 1, behind, 1, V, n, K, V);
-          every(n, K, [&](int i, int j) { dk[i * K + j] += s.to[i] * term[i * K + j]; });
-        } else {
-          product<false>(t, dnew, V, scores, 1, CHUNK, out, V, 1, n, V, n);
-        }
-        // Go back through the scores (Q·Kᵀ·decay) to q and k.
-        product<false>(t, ds, CHUNK, out, V, 1, fresh, 1, V, n, n, V);
-        through_square(s, ds, scores, n);
-        every(n, n, [&](int i, int e) { ds[i * CHUNK + e] = e > i ? 0.0f : ds[i * CHUNK + e] * decay(s, i, e); });
-        product<true>(t, dq, K, ds, CHUNK, 1, keys, K, 1, n, K, n);
-        product<true>(t, dk, K, ds, 1, CHUNK, queries, K, 1, n, K, n);
-        if (state) {
-          product<false>(t, term, K, out, V, 1, state, 1, V, n, K, V);
-          rows_dot(n, K, [&](int i, int j) { return s.from[i] * term[i * K + j] * queries[i * K + j]; }, [&](int i, float sum) { s.dsum[i] += sum; });
-          every(n, K, [&](int i, int j) { dq[i * K + j] += s.from[i] * term[i * K + j]; });
-        }
-        // Through the system to β·(V − e^γ·K·S), and to its matrix.
-        solve_transposed(l, dnew, n, V);
-        product<false>(t, ds, CHUNK, dnew, V, 1, fresh, 1, V, n, n, V);
-        every(n, n, [&](int i, int e) { ds[i * CHUNK + e] = e >= i ? 0.0f : -ds[i * CHUNK + e] * decay(s, i, e); });
-        rows_dot(n, n, [=](int i, int e) { return ds[i * CHUNK + e] * pairs[i * CHUNK + e]; }, [&](int i, float sum) { s.dbeta[i] += sum; });
-        every(n, n, [&](int i, int e) { ds[i * CHUNK + e] *= s.beta[i]; });
-        through_square(s, ds, pairs, n);
-        product<true>(t, dk, K, ds, CHUNK, 1, keys, K, 1, n, K, n);
-        product<true>(t, dk, K, ds, 1, CHUNK, keys, K, 1, n, K, n);
-        // Go back from the right side β·(V − e^γ·K·S) to v, β and the state before the chunk.
-        rows_dot(n, V, [=](int i, int j) { return dnew[i * V + j] * rest[i * V + j]; }, [&](int i, float sum) { s.dbeta[i] += sum; });
-        every(n, V, [&](int i, int j) {
-          dnew[i * V + j] *= s.beta[i];
-          store(drow + (i64)i * width + values + j, dnew[i * V + j]);
-        });
-        if (state) {
-          product<false>(t, term, K, dnew, V, 1, state, 1, V, n, K, V);
-          rows_dot(n, K, [&](int i, int j) { return s.from[i] * term[i * K + j] * keys[i * K + j]; }, [&](int i, float sum) { s.dsum[i] -= sum; });
-          every(n, K, [&](int i, int j) { dk[i * K + j] -= s.from[i] * term[i * K + j]; });
-          if (behind) {
-            rows_dot(K, V, [=](int i, int j) { return state[i * V + j] * behind[i * V + j]; }, [=](int i, float sum) { term[i] = sum; });
-            if (threadIdx_x == 0) {
-              float sum = 0.0f;
+  for (;;) {
+    source<T> k = rows_of(qkv, p, z.width(), z.in_k(kh), z.key_dim), q = rows_of(qkv, p, z.width(), kh * z.key_dim, z.key_dim);
+    T *values = dqkv + (i64)p.at * z.width() + z.in_v(h) + v0, *behind = dstates + slot(p, z, h) * z.state();
+    bool more = p.at > p.first; // there is a state before the chunk
+    load_gates(m.s, kept, p, z, h);
+    load(m.keys[0], k.part(0, 0, L));
+    load(m.keys[1], k.part(0, L, L));
+    load(m.system, square(systems, p, z, h));
+    load(m.out, rows_of(d_o, p, (i64)z.heads * V, h * V, V).part(0, v0, PART));
+    if (BOTH && more) load(queries[0], q.part(0, 0, L)), load(queries[1], q.part(0, L, L));
+    keep_sums(m.grad[0], grad[0]);
+    keep_sums(m.grad[1], grad[1]);
+    each_of(grad, z, v0, [&](int k, int v, float &e) { store(behind + k * V + v, e); });
+    sync_threads();
+    sums_of<PART / 8> y, x;
+    y.clear(), x.clear();
+    multiply<false, true>(y, m.keys[0], m.grad[0]);
+    if (z.key_dim > L) multiply<false, true>(y, m.keys[1], m.grad[1]);
+    y.each([&](int i, int j, float &e, int) {
+      float v = i < p.n && v0 + j < V ? to_float(values[(i64)i * z.width() + j]) : 0.0f;
+      m.values.x[i][j] = convert(T{}, v + m.s.to[i] * m.s.rk[i] * e);
+    });
+    sync_threads();
+    multiply<true, true>(x, m.system, m.values);
+    sync_threads();
+    x.each([&](int i, int j, float &e, int) {
+      if (i < p.n && v0 + j < V) store(values + (i64)i * z.width() + j, e);
+      m.values.x[i][j] = convert(T{}, -m.s.from[i] * m.s.rk[i] * e);
+      m.out.x[i][j] = convert(T{}, m.s.from[i] * m.s.rq[i] * to_float(m.out.x[i][j]));
+    });
+    if (!more) return;
+    sync_threads();
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      grad[half].each([&](int, int, float &e, int) { e *= m.s.from[p.n - 1]; });
+      if (half * L < z.key_dim) multiply<true, true>(grad[half], m.keys[half], m.values);
+    }
+    if constexpr (!BOTH) {
+      sync_threads();
+      load(queries[0], q.part(0, 0, L)), load(queries[1], q.part(0, L, L));
+      sync_threads();
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+      if (half * L < z.key_dim) multiply<true, true>(grad[half], queries[half], m.out);
+    if (p.number == 0) break;
+    p = chunk_of_segment(cu, z, p.number - 1);
+    sync_threads();
+  }
+  each_of(grad, z, v0, [&](int k, int v, float &e) { carry[(i64)h * z.state() + k * V + v] = e; });
+}
+
+// through_decay adds up what pairs·raw, with pairs the gradient of the pairs of tokens and raw their
+// products, passes on to γ: row sums minus column sums. The diagonal has no decay.
+DEV void through_decay(float (&row)[2], float (*columns)[L], sums &pairs, sums &raw) {
+  int warp = threadIdx_x / 32, lane = threadIdx_x & 31;
+#pragma unroll
+  for (int j = 0; j < 8; j++) {
+    float column[2] = {0.0f, 0.0f};
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+      float x = sums::row(e >> 1) == sums::column(j, e) ? 0.0f : pairs.c[j][e] * raw.c[j][e];
+      row[e >> 1] += x, column[e & 1] += x;
+    }
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+#pragma unroll
+      for (int by = 4; by < 32; by <<= 1) column[e] += shuffle_xor(column[e], by);
+      if (lane < 4) columns[warp][sums::column(j, e)] += column[e];
+    }
+  }
+}
+
+// scale_pairs turns the products d of gradients and values of two tokens into the gradient of raw
+// products of their rows: it multiplies by the decay and by reciprocal lengths.
+template <class T> DEV void scale_pairs(T *to, sums &d, const gates &s, const float *left, bool diagonal, const chunk_place &p) {
+  d.each([&](int i, int e, float &v, int) {
+    v = i < p.n && (e < i || (diagonal && e == i)) ? v * decay(s, i, e) * left[i] * s.rk[e] : 0.0f;
+    store(to + i * L + e, v);
+  });
+}
+
+// delta_gates writes the gradients of the gates of a chunk and head, and those of raw products of
+// tokens: of Q·Kᵀ to reads, and of K·Kᵀ to nears.
+template <class T>
+DEV void delta_gates(T *dgate, float *part, T *reads, T *nears, const T *dqkv, const T *dstates, const T *fresh, const float *kept, const T *d_o,
+                     const T *qkv, const T *gate, const float *a_log, const float *dt_bias, const int *cu, states_of states, delta_shape z) {
+  __shared__ tile<T> a, b;
+  __shared__ gates s;
+  __shared__ float gamma[L], of_beta[L], columns[THREADS / 32][L], space[32]; // the sum of sizes is a multiple of 128, as ptxas makes it
+  int h = blockIdx_y, kh = h / z.group(), K = z.key_dim, V = z.value_dim, i = threadIdx_x;
+  chunk_place p = chunk_of_segment(cu, z, blockIdx_x);
+  float *to = part + slot(p, z, h);
+  i64 all = (i64)gridDim_x * z.heads;
+  if (!p.n) {
+    if (i == 0) to[0] = 0.0f, to[all] = 0.0f;
+    return;
+  }
+  const float *state = states.before(p, z, h);
+  source<T> q = rows_of(qkv, p, z.width(), kh * K, K), k = rows_of(qkv, p, z.width(), z.in_k(kh), K), v = rows_of(qkv, p, z.width(), z.in_v(h), V),
+            dx = rows_of(dqkv, p, z.width(), z.in_v(h), V), out = rows_of(d_o, p, (i64)z.heads * V, h * V, V),
+            n = source<T>{fresh + slot(p, z, h) * L * V, V, p.n, V}, dstate = source<T>{dstates + slot(p, z, h) * z.state(), V, K, V};
+  sums pairs, term;
+  float row[2] = {0.0f, 0.0f}, written[2] = {0.0f, 0.0f}, beta[2] = {0.0f, 0.0f}, keep = 0.0f;
+  load_gates(s, kept, p, z, h);
+#pragma unroll
+  for (int w = 0; w < THREADS / 32; w++)
+    if (i < L) columns[w][i] = 0.0f;
 #pragma clang loop unroll(disable)
-              for (int i = 0; i < K; i++) sum += term[i];
-              s.dsum[n - 1] += s.from[n - 1] * sum;
-            }
-            sync_threads();
-          }
-          every(K, V, [&](int i, int j) { state[i * V + j] = behind ? s.from[n - 1] * behind[i * V + j] : 0.0f; });
-          every(n, K, [&](int i, int j) { term[i * K + j] = s.from[i] * queries[i * K + j]; });
-          product<true>(t, state, V, term, 1, K, out, V, 1, K, V, n);
-          every(n, K, [&](int i, int j) { term[i * K + j] = -s.from[i] * keys[i * K + j]; });
-          product<true>(t, state, V, term, 1, K, dnew, V, 1, K, V, n);
-        }
-        // The g of a token is a term of γ of that token and all later ones, so its gradient is the
-        // sum of theirs.
-        if (threadIdx_x == 0) {
-          float dg = 0.0f, rate = exp_approx(a_log[h]), sum_a = 0.0f, sum_dt = 0.0f;
+  for (int v0 = 0; v0 < V; v0 += L) {
+    auto dots = [&](auto f) {
+      term.each([&](int t, int j, float e, int half) {
+        if (t < p.n && v0 + j < V) f(t, v0 + j, e, half);
+      });
+    };
+    auto at = [](const source<T> &x, int t, int j) { return to_float(x.x[t * x.stride + j]); };
+    if (state) {
+      state_product(term, a, b, q, state_source(state, z), v0);
+      dots([&](int t, int j, float e, int half) { row[half] += s.from[t] * s.rq[t] * e * at(out, t, j); });
+    }
+    state_product(term, a, b, k, state_source(state, z), v0);
+    dots([&](int t, int j, float e, int half) {
+      float d = at(dx, t, j), read = s.from[t] * s.rk[t] * e;
+      row[half] -= d * read, beta[half] += d * (at(v, t, j) - read);
+    });
+    if (p.at + L < p.end) {
+      state_product(term, a, b, k, dstate, v0);
+      dots([&](int t, int j, float e, int half) { written[half] += t + 1 < p.n ? s.to[t] * s.rk[t] * e * at(n, t, j) : 0.0f; });
+    }
+  }
+  if (state && p.at + L < p.end)
+#pragma clang loop unroll_count(8)
+    for (int e = i; e < K * V; e += THREADS) keep += state[e] * to_float(dstate.x[e]);
+  pairs.clear(), term.clear();
+  add_product(pairs, a, b, out, n);
+  scale_pairs(reads + slot(p, z, h) * L * L, pairs, s, s.rq, true, p);
+  add_product(term, a, b, q, k);
+  through_decay(row, columns, pairs, term);
+  pairs.clear(), term.clear();
+  add_product(pairs, a, b, dx, n);
+  pairs.each([&](int, int, float &e, int) { e = -e; });
+  scale_pairs(nears + slot(p, z, h) * L * L, pairs, s, s.rk, false, p);
+  add_product(term, a, b, k, k);
+  float near[2] = {0.0f, 0.0f};
+  through_decay(near, columns, pairs, term);
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    int t = sums::row(half);
+    float w = quad_sum(written[half]), r = quad_sum(row[half] + near[half]), o = quad_sum(beta[half] + near[half]);
+    if (i % 4 == 0) gamma[t] = r - w, of_beta[t] = o;
+    written[half] = i % 4 == 0 ? w : 0.0f;
+  }
+  keep = block_sum<THREADS / 32, true>(written[0] + written[1] + s.from[p.n - 1] * keep, space);
+  if (i < L) {
+#pragma unroll
+    for (int w = 0; w < THREADS / 32; w++) gamma[i] -= columns[w][i];
+    if (i == p.n - 1) gamma[i] += keep;
+  }
+  // A token's g is a term of γ of that token and of all later ones, so its gradient is the sum of theirs.
 #pragma clang loop unroll(disable)
-          for (int i = n - 1; i >= 0; i--) {
-            float up, down;
-            T *gates_row = dgate + (i64)(at + i) * z.gate_stride;
-            dg += s.dsum[i];
-            sigmoids(to_float(gate[(i64)(at + i) * z.gate_stride + z.heads + h]) + dt_bias[h], up, down);
-            float da = -dg * rate * up;
-            store(gates_row + h, s.dbeta[i] * s.beta[i] * (1.0f - s.beta[i]));
-            store(gates_row + z.heads + h, da);
-            sum_a += dg * s.g[i], sum_dt += da;
-          }
-          part_a[member] += sum_a, part_dt[member] += sum_dt;
+  for (int by = 1; by < L; by <<= 1) {
+    sync_threads();
+    float x = i < L ? gamma[i] + (i + by < p.n ? gamma[i + by] : 0.0f) : 0.0f;
+    sync_threads();
+    if (i < L) gamma[i] = x;
+  }
+  float of_a = 0.0f, d = 0.0f;
+  if (i < p.n) {
+    float up, down;
+    i64 token = (i64)(p.at + i) * z.gate_stride;
+    sigmoids(to_float(gate[token + z.heads + h]) + dt_bias[h], up, down);
+    of_a = gamma[i] * s.g[i], d = -gamma[i] * exp_approx(a_log[h]) * up;
+    store(dgate + token + h, of_beta[i] * (1.0f - s.beta[i]));
+    store(dgate + token + z.heads + h, d);
+  }
+  of_a = block_sum<THREADS / 32, true>(of_a, space + THREADS / 32);
+  d = block_sum<THREADS / 32, true>(d, space + THREADS / 16);
+  if (i == 0) to[0] = of_a, to[all] = d;
+}
+
+static constexpr int WIDE = 2 * THREADS; // threads of delta_keys: those after the first THREADS have the columns from L on
+
+template <class T> struct keys_memory {
+  tile<T> a, b[2];
+  gates s;
+  float along[2][L];
+};
+
+// delta_keys writes the gradient of q (blockIdx.y even) or k of a chunk and key head. It adds up the
+// gradients of rows as they lie in memory, u, with reciprocal lengths r taken as constants; the
+// gradient through r is −r²·x·(u·x).
+template <class T>
+DEV void delta_keys(T *dqkv, const T *reads, const T *nears, const T *dstates, const T *fresh, const float *kept, const T *d_o, const T *qkv,
+                    const int *cu, states_of states, delta_shape z) {
+  DYNAMIC_SHARED(memory);
+  keys_memory<T> &m = *(keys_memory<T> *)memory;
+  int kh = blockIdx_y / 2, of_k = blockIdx_y & 1, side = threadIdx_x / THREADS, K = z.key_dim, V = z.value_dim;
+  chunk_place p = chunk_of_segment(cu, z, blockIdx_x);
+  if (!p.n) return;
+  source<T> q = rows_of(qkv, p, z.width(), kh * K, K), k = rows_of(qkv, p, z.width(), z.in_k(kh), K);
+  sums total, term;
+  total.clear();
+#pragma clang loop unroll(disable)
+  for (int h = kh * z.group(); h < (kh + 1) * z.group(); h++) {
+    const float *state = states.before(p, z, h);
+    const T *dstate = dstates + slot(p, z, h) * z.state();
+    load_gates<WIDE>(m.s, kept, p, z, h);
+#pragma clang loop unroll(disable)
+    for (int turn = 0; turn < 2; turn++) { // rows of dO or of the gradient of X, by S; then N, by G
+      if (turn ? !of_k || p.at + L >= p.end : !state) continue;
+      source<T> x = turn ? source<T>{fresh + slot(p, z, h) * L * V, V, p.n, V}
+                         : of_k ? rows_of((const T *)dqkv, p, z.width(), z.in_v(h), V) : rows_of(d_o, p, (i64)z.heads * V, h * V, V);
+      term.clear();
+#pragma clang loop unroll(disable)
+      for (int v0 = 0; v0 < V; v0 += L) {
+        sync_threads();
+        load<WIDE>(m.a, x.part(0, v0, L));
+#pragma clang loop unroll(disable)
+        for (int half = 0; half < 2 && half * L < K; half++) {
+          if (turn) load<WIDE>(m.b[half], source<T>{dstate, V, K, V}.part(half * L, v0, L));
+          else load<WIDE>(m.b[half], state_source(state, z).part(half * L, v0, L));
         }
         sync_threads();
+        if (side * L < K) multiply(term, m.a, m.b[side]);
       }
-      through_norm(drow + kh * K, dq, queries, s.rq, width, n, K, rsqrt_newton((float)K), along);
-      through_norm(drow + (z.key_heads + kh) * K, dk, keys, s.rk, width, n, K, 1.0f, along);
+      const float *by = turn ? m.s.to : m.s.from, *length = of_k ? m.s.rk : m.s.rq;
+      float sign = of_k && !turn ? -1.0f : 1.0f;
+#pragma unroll
+      for (int j = 0; j < 8; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+          int t = sums::row(e >> 1);
+          total.c[j][e] = __builtin_fmaf(sign * by[t] * length[t], term.c[j][e], total.c[j][e]);
+        }
+    }
+    // The pairs of tokens: by rows for q, by columns for k, and both ways for pairs of keys.
+    sync_threads();
+    load<WIDE>(m.a, square(reads, p, z, h));
+    load<WIDE>(m.b[0], (of_k ? q : k).part(0, 0, L));
+    load<WIDE>(m.b[1], (of_k ? q : k).part(0, L, L));
+    sync_threads();
+    if (side * L < K) {
+      if (of_k) multiply<true, true>(total, m.a, m.b[side]);
+      else multiply<false, true>(total, m.a, m.b[side]);
+    }
+    if (!of_k) continue;
+    sync_threads();
+    load<WIDE>(m.a, square(nears, p, z, h));
+    load<WIDE>(m.b[0], k.part(0, 0, L));
+    load<WIDE>(m.b[1], k.part(0, L, L));
+    sync_threads();
+    if (side * L < K) {
+      multiply<false, true>(total, m.a, m.b[side]);
+      multiply<true, true>(total, m.a, m.b[side]);
     }
   }
+  int column = of_k ? z.in_k(kh) : kh * K;
+  const T *x = qkv + (i64)p.at * z.width() + column;
+  float along[2] = {0.0f, 0.0f};
+  auto own = [&](int t, int c) { return t < p.n && side * L + c < K ? to_float(x[(i64)t * z.width() + side * L + c]) : 0.0f; };
+  total.each([&](int t, int c, float u, int half) { along[half] += u * own(t, c); });
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    float sum = quad_sum(along[half]);
+    if (threadIdx_x % 4 == 0) m.along[side][sums::row(half)] = sum;
+  }
+  sync_threads();
+  total.each([&](int t, int c, float u, int) {
+    if (t >= p.n || side * L + c >= K) return;
+    float r2 = of_k ? m.s.rk[t] * m.s.rk[t] : m.s.rq[t] * m.s.rq[t] * (float)K;
+    store(dqkv + (i64)(p.at + t) * z.width() + column + side * L + c, u - r2 * own(t, c) * (m.along[0][t] + m.along[1][t]));
+  });
 }
 
-#define KERNELS(T, SUFFIX)                                                                                                                      \
-  __global__ __launch_bounds__(THREADS, 1) void delta_##SUFFIX(T *o, const T *qkv, const T *gate, const float *a_log, const float *dt_bias,        \
-                                                           const int *cu, float *states, float *last, float *scratch, int seqs, int key_heads, \
-                                                           int heads, int key_dim, int value_dim, int gate_stride) {                           \
-    forward(o, qkv, gate, a_log, dt_bias, cu, states, last, scratch, delta_shape{seqs, key_heads, heads, key_dim, value_dim, gate_stride});           \
-  }                                                                                                                                             \
-  __global__ __launch_bounds__(THREADS, 1) void delta_backward_##SUFFIX(                                                                           \
-      T *dqkv, T *dgate, const T *d_o, const T *qkv, const T *gate, const float *a_log, const float *dt_bias, const int *cu, float *states,     \
-      float *part_a, float *part_dt, float *scratch, int seqs, int key_heads, int heads, int key_dim, int value_dim, int gate_stride) {         \
-    backward(dqkv, dgate, d_o, qkv, gate, a_log, dt_bias, cu, states, part_a, part_dt, scratch,                                                 \
-             delta_shape{seqs, key_heads, heads, key_dim, value_dim, gate_stride});                                                                   \
+#define SHAPE int seqs, int key_heads, int heads, int key_dim, int value_dim, int gate_stride, int start
+#define SHAPED delta_shape{seqs, key_heads, heads, key_dim, value_dim, gate_stride, start}
+#define FORWARD(T, SUFFIX, NAME, C)                                                                                                            \
+  __global__ __launch_bounds__(THREADS, 1) void NAME##_states_##SUFFIX(T *o, const T *systems, const float *kept, const float *carried, float *carry, \
+                                                                    const T *qkv, const T *q, const T *k, const T *written, const T *scores,   \
+                                                                    const int *cu, float *states, float *initial, int by_slot, float *last,    \
+                                                                    SHAPE) {                                                                   \
+    delta_states<C>(o, systems, kept, carried, carry, qkv, channel_rows<T>{q, k, written, scores}, cu, states_of{states, initial, by_slot}, last, SHAPED); \
+  }                                                                                                                                            \
+  __global__ __launch_bounds__(THREADS, 1) void NAME##_out_##SUFFIX(T *o, const float *kept, const T *qkv, const T *q, const T *k, const T *written, \
+                                                                 const T *scores, const int *cu, float *states, float *initial, int by_slot,   \
+                                                                 SHAPE) {                                                                      \
+    delta_out<C>(o, kept, qkv, channel_rows<T>{q, k, written, scores}, cu, states_of{states, initial, by_slot}, SHAPED);                       \
+  }
+#define KERNELS(T, SUFFIX)                                                                                                                     \
+  __global__ __launch_bounds__(THREADS, 1) void delta_system_##SUFFIX(T *systems, float *kept, const T *qkv, const T *gate, const float *a_log,   \
+                                                                   const float *dt_bias, const int *cu, SHAPE) {                               \
+    delta_system(systems, kept, qkv, gate, a_log, dt_bias, cu, SHAPED);                                                                        \
+  }                                                                                                                                            \
+  FORWARD(T, SUFFIX, delta, false)                                                                                                             \
+  FORWARD(T, SUFFIX, channel, true)                                                                                                            \
+  __global__ __launch_bounds__(THREADS, 1) void channel_system_##SUFFIX(T *systems, float *kept, T *q, T *k, T *written, T *scores, const T *qkv, \
+                                                                     const T *gate, const T *a, const float *a_log, const float *dt_bias,      \
+                                                                     const int *cu, SHAPE) {                                                   \
+    channel_system(systems, kept, q, k, written, scores, qkv, gate, a, a_log, dt_bias, cu, SHAPED);                                            \
+  }                                                                                                                                            \
+  __global__ __launch_bounds__(THREADS, 1) void delta_values_##SUFFIX(T *dqkv, T *fresh, const T *systems, const float *kept, const T *d_o,         \
+                                                                   const T *qkv, const int *cu, float *states, SHAPE) {                        \
+    delta_values(dqkv, fresh, systems, kept, d_o, qkv, cu, states_of{states, 0, 0}, SHAPED);                                                   \
+  }                                                                                                                                            \
+  __global__ __launch_bounds__(THREADS, 1) void delta_dstates_##SUFFIX(T *dqkv, T *dstates, const T *systems, const float *kept,               \
+                                                                       const float *carried, float *carry, const T *d_o, const T *qkv,         \
+                                                                       const int *cu, SHAPE) {                                                 \
+    delta_dstates(dqkv, dstates, systems, kept, carried, carry, d_o, qkv, cu, SHAPED);                                                         \
+  }                                                                                                                                            \
+  __global__ __launch_bounds__(THREADS, 1) void delta_gates_##SUFFIX(                                                                          \
+      T *dgate, float *part, T *reads, T *nears, const T *dqkv, const T *dstates, const T *fresh, const float *kept, const T *d_o,             \
+      const T *qkv, const T *gate, const float *a_log, const float *dt_bias, const int *cu, float *states, SHAPE) {                            \
+    delta_gates(dgate, part, reads, nears, dqkv, dstates, fresh, kept, d_o, qkv, gate, a_log, dt_bias, cu, states_of{states, 0, 0}, SHAPED);   \
+  }                                                                                                                                            \
+  __global__ __launch_bounds__(WIDE, 1) void delta_keys_##SUFFIX(T *dqkv, const T *reads, const T *nears, const T *dstates, const T *fresh,    \
+                                                                 const float *kept, const T *d_o, const T *qkv, const int *cu, float *states,  \
+                                                                 SHAPE) {                                                                      \
+    delta_keys(dqkv, reads, nears, dstates, fresh, kept, d_o, qkv, cu, states_of{states, 0, 0}, SHAPED);                                       \
   }
 
 extern "C" {

@@ -10,91 +10,164 @@ func init() {
 	add(GatedDeltaBackward)
 }
 
-// deltaKernels are the kernels of the gated delta rule, by compute type, and their scratch memory for one head of one
-// sequence of the forward, or one key head of the backward: numbers of matrices (chunk, KeyDim), (chunk, ValueDim) and
-// (chunk, chunk). The forward has a state besides.
-type deltaKernels struct {
-	forward, backward           perType
-	forwardNeeds, backwardNeeds [3]int
-}
-
-// The kernels with one decay for each head (gateddelta.cu) and with one for each channel (channeldelta.cu).
+// Kernels of the gated delta rule, by compute type; see gateddelta.cu. Those of the forward are two, the second with a decay
+// for each channel.
 var (
-	headDelta = deltaKernels{forTypes("gateddelta", "delta", 0), forTypes("gateddelta", "delta_backward", 0), [3]int{2, 2, 2}, [3]int{5, 4, 3}}
-	chanDelta = deltaKernels{forTypes("channeldelta", "channel_delta", 0), forTypes("channeldelta", "channel_delta_backward", 0), [3]int{6, 2, 2},
-		[3]int{9, 4, 4}}
+	deltaSystem    = forTypes("gateddelta", "delta_system", 0)
+	channelSystem  = forTypes("gateddelta", "channel_system", channelSystemShared[device.F32])
+	deltaStates    = [2][2]Kernel{forTypes("gateddelta", "delta_states", deltaStatesShared[0][device.F32]), forTypes("gateddelta", "channel_states", deltaStatesShared[1][device.F32])}
+	deltaOut       = [2][2]Kernel{forTypes("gateddelta", "delta_out", 0), forTypes("gateddelta", "channel_out", 0)}
+	deltaValues    = forTypes("gateddelta", "delta_values", 0)
+	deltaDStates   = forTypes("gateddelta", "delta_dstates", deltaDStatesShared[device.F32])
+	deltaGateGrads = forTypes("gateddelta", "delta_gates", 0)
+	deltaKeys      = forTypes("gateddelta", "delta_keys", deltaKeysShared[device.F32])
 )
 
-const deltaThreads = 256
+// deltaTile is the number of rows and columns of a tile, deltaPart the number of columns of a state in a block that goes from
+// chunk to chunk, and deltaGates the number of floats that delta_system keeps for a chunk and head.
+const deltaTile, deltaPart, deltaGates, deltaThreads = op.DeltaChunk, 32, 8 * op.DeltaChunk, 128
 
-func deltaKernelsOf(a *op.DeltaShape) *deltaKernels {
-	if a.ByChannel {
-		return &chanDelta
+// Dynamic shared memory of kernels in bytes, by compute type.
+var (
+	deltaStatesShared   = [2][2]int{{device.F32: 81920, device.BF16: 45056}, {device.F32: 81920, device.BF16: 63488}}
+	deltaDStatesShared  = [2]int{device.F32: 91136, device.BF16: 68608}
+	deltaKeysShared     = [2]int{device.F32: 54784, device.BF16: 30208}
+	channelSystemShared = [2]int{device.F32: 97280, device.BF16: 64512}
+)
+
+// deltaArray is an array in scratch memory with n elements for each head of each chunk.
+type deltaArray struct {
+	dt device.DType
+	n  int
+}
+
+// deltaSegments divides the chunks of the gated delta rule into segments, so that arrays of a segment's chunks fit in scratch
+// memory. The division depends on shapes alone, and no bit depends on the division.
+type deltaSegments struct {
+	*op.DeltaShape
+	l           Launcher
+	all, length int              // chunks, and chunks of a segment
+	arrays      [7]device.Tensor // of a segment
+	states      [3]device.Tensor // (Heads, KeyDim, ValueDim) f32
+}
+
+// segmentsOf returns segments of at most most chunks (0: any number), with scratch memory for arrays and for a number of
+// states. Arrays in fp32 must precede those in bf16, so that all are aligned. An array
+// without elements is none.
+func segmentsOf(l Launcher, a *op.DeltaShape, most, states int, arrays [7]deltaArray) deltaSegments {
+	s := deltaSegments{DeltaShape: a, l: l, all: (a.T-1)/op.DeltaChunk + a.Seqs}
+	state, each := 4*int64(a.Heads*a.KeyDim*a.ValueDim), int64(0)
+	for _, x := range arrays {
+		each += int64(a.Heads*x.n) * x.dt.Size()
 	}
-	return &headDelta
+	s.length = min(s.all, int((ScratchBytes-int64(states)*state)/each))
+	if most > 0 {
+		s.length = min(s.length, most)
+	}
+	mem, at := l.Scratch(int64(states)*state+int64(s.length)*each), int64(0)
+	for i := range states {
+		s.states[i], at = mem.Tensor(device.F32, at, state/4), at+state
+	}
+	for i, x := range arrays {
+		if n := int64(s.length * a.Heads * x.n); n > 0 {
+			s.arrays[i], at = mem.Tensor(x.dt, at, n), at+n*x.dt.Size()
+		}
+	}
+	return s
 }
 
-// deltaNeeds returns how many floats matrices take: n of each kind, see deltaKernels.
-func deltaNeeds(a *op.DeltaShape, n [3]int) int {
-	const chunk = op.DeltaChunk
-	return n[0]*chunk*a.KeyDim + n[1]*chunk*a.ValueDim + n[2]*chunk*chunk
+// launch launches k for the n chunks from start on, with y thread blocks each.
+func (s *deltaSegments) launch(k *Kernel, start, n, y, threads, shared int, p *Params) {
+	s.l.Launch(k, Dim3{uint32(n), uint32(y), 1}, line(int64(threads)), shared, deltaShape(p, s.DeltaShape).I32(start))
 }
 
-// GatedDelta launches op.GatedDelta: a block for each head of as many sequences as fit in scratch memory.
-func GatedDelta(l Launcher, a *op.GatedDelta) { gatedDelta(l, a, a.Seqs) }
+// GatedDelta launches op.GatedDelta.
+func GatedDelta(l Launcher, a *op.GatedDelta) { gatedDelta(l, a, 0) }
 
-// gatedDelta launches op.GatedDelta with at most most sequences at a time. Tests pass a small number.
+// gatedDelta launches op.GatedDelta in segments of at most most chunks; 0: any number. Tests pass a small number. With a
+// decay for each channel a segment has decayed rows of q and k (twice), and scores, too.
 func gatedDelta(l Launcher, a *op.GatedDelta, most int) {
 	if a.T == 0 {
 		return
 	}
-	k := deltaKernelsOf(&a.DeltaShape)
-	scratch, lanes := deltaLanes(l, most, a.Heads*(deltaNeeds(&a.DeltaShape, k.forwardNeeds)+a.KeyDim*a.ValueDim))
-	p := l.Params().Tensor(a.O).Tensor(a.QKV).Tensor(a.Gates)
-	if a.ByChannel {
-		p.Tensor(a.A)
+	dt, kept, form, square := a.QKV.DType, 2, 0, deltaArray{a.QKV.DType, deltaTile * deltaTile}
+	arrays := [7]deltaArray{{device.F32, deltaGates}, {device.F32, 0}, square}
+	if a.States.None() {
+		arrays[1].n = a.KeyDim * a.ValueDim
 	}
-	p.Tensor(a.ALog).Tensor(a.DtBias).Tensor(a.Cu).Tensor(a.States).Tensor(a.Last).Tensor(scratch)
-	l.Launch(&k.forward[a.QKV.DType], Dim3{uint32(a.Heads), uint32(lanes), 1}, line(deltaThreads), 0, deltaShape(p, &a.DeltaShape))
+	if a.ByChannel {
+		rows := deltaArray{dt, deltaTile * a.KeyDim}
+		form, arrays[3], arrays[4], arrays[5], arrays[6] = 1, rows, rows, rows, square
+	}
+	if !a.Last.None() {
+		kept = 3 // the last is the state before the sequence
+	}
+	s := segmentsOf(l, &a.DeltaShape, most, kept, arrays)
+	gates, states, systems, initial := s.arrays[0], a.States, s.arrays[2], device.Tensor{}
+	if states.None() {
+		states = s.arrays[1]
+	}
+	if kept == 3 {
+		initial = s.states[2]
+	}
+	rows := s.arrays[3:]
+	at := func(p *Params) *Params {
+		return p.Tensor(a.QKV).Tensors(rows...).Tensors(a.Cu, states, initial).Bool(a.States.None())
+	}
+	for start := 0; start < s.all; start += s.length {
+		n := min(s.length, s.all-start)
+		p := l.Params().Tensors(systems, gates)
+		if a.ByChannel {
+			s.launch(&channelSystem[dt], start, n, a.Heads, deltaThreads, channelSystemShared[dt],
+				p.Tensors(rows...).Tensors(a.QKV, a.Gates, a.A, a.ALog, a.DtBias, a.Cu))
+		} else {
+			s.launch(&deltaSystem[dt], start, n, a.Heads, deltaThreads, 0, p.Tensors(a.QKV, a.Gates, a.ALog, a.DtBias, a.Cu))
+		}
+		s.states[0], s.states[1] = s.states[1], s.states[0]
+		p = at(l.Params().Tensors(a.O, systems, gates, s.states[0], s.states[1])).Tensor(a.Last)
+		s.launch(&deltaStates[form][dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaPart), deltaThreads, deltaStatesShared[form][dt], p)
+		s.launch(&deltaOut[form][dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaTile), deltaThreads, 0, at(l.Params().Tensors(a.O, gates)))
+	}
 }
 
-// GatedDeltaBackward launches op.GatedDeltaBackward: a block for each key head of as many sequences as fit in scratch
-// memory. The sequences' gradients of ALog and DtBias are added up afterwards.
-func GatedDeltaBackward(l Launcher, a *op.GatedDeltaBackward) { gatedDeltaBackward(l, a, a.Seqs) }
-
-// gatedDeltaBackward launches op.GatedDeltaBackward with at most most sequences at a time. Tests pass a small number.
-func gatedDeltaBackward(l Launcher, a *op.GatedDeltaBackward, most int) {
-	if a.T == 0 {
-		return
-	}
-	k := deltaKernelsOf(&a.DeltaShape)
-	each := a.KeyHeads * deltaNeeds(&a.DeltaShape, k.backwardNeeds)
-	scratch, lanes := deltaLanes(l, most, each+a.Heads+a.Decays())
-	all := int64(lanes * each)
-	partA, partDt := scratch.Slice(all, int64(lanes*a.Heads)), scratch.Slice(all+int64(lanes*a.Heads), int64(lanes*a.Decays()))
-	p := l.Params().Tensor(a.DQKV).Tensor(a.DGates)
-	if a.ByChannel {
-		p.Tensor(a.DA)
-	}
-	p.Tensor(a.DO).Tensor(a.QKV).Tensor(a.Gates)
-	if a.ByChannel {
-		p.Tensor(a.A)
-	}
-	p.Tensor(a.ALog).Tensor(a.DtBias).Tensor(a.Cu).Tensor(a.States).Tensor(partA).Tensor(partDt).Tensor(scratch)
-	l.Launch(&k.backward[a.QKV.DType], Dim3{uint32(a.KeyHeads), uint32(lanes), 1}, line(deltaThreads), 0, deltaShape(p, &a.DeltaShape))
-	addUp(l, a.DALog, partA, lanes, a.Heads)
-	addUp(l, a.DDtBias, partDt, lanes, a.Decays())
-}
+func deltaTiles(columns, of int) int { return int(ceilDiv(int64(columns), int64(of))) }
 
 func deltaShape(p *Params, a *op.DeltaShape) *Params {
 	return p.I32(a.Seqs).I32(a.KeyHeads).I32(a.Heads).I32(a.KeyDim).I32(a.ValueDim).I32(a.GateStride)
 }
 
-// deltaLanes returns how many sequences are computed at a time, at most most, and scratch memory
-// with floats numbers for each of them. Both depend on shapes alone, so bits do not depend on the
-// device. The limits op.MostDeltaDim and op.MostDeltaHeads ensure that one sequence fits.
-func deltaLanes(l Launcher, most, floats int) (device.Tensor, int) {
-	lanes := max(1, min(most, ScratchBytes/4/floats))
-	n := int64(lanes * floats)
-	return l.Scratch(4*n).Tensor(device.F32, 0, n), lanes
+// GatedDeltaBackward launches op.GatedDeltaBackward.
+func GatedDeltaBackward(l Launcher, a *op.GatedDeltaBackward) { gatedDeltaBackward(l, a, 0) }
+
+// gatedDeltaBackward launches op.GatedDeltaBackward in segments of at most most chunks; 0: any number. Tests pass a small number.
+func gatedDeltaBackward(l Launcher, a *op.GatedDeltaBackward, most int) {
+	if a.T == 0 {
+		return
+	}
+	if a.ByChannel {
+		gatedChannelDeltaBackward(l, a, most)
+		return
+	}
+	dt := a.QKV.DType
+	square := deltaArray{dt, deltaTile * deltaTile}
+	s := segmentsOf(l, &a.DeltaShape, most, 2, [7]deltaArray{{device.F32, deltaGates}, {device.F32, 2}, square, square, square,
+		{dt, deltaTile * a.ValueDim}, {dt, a.KeyDim * a.ValueDim}})
+	gates, parts, systems, reads, nears, fresh, dstates := s.arrays[0], s.arrays[1], s.arrays[2], s.arrays[3], s.arrays[4], s.arrays[5], s.arrays[6]
+	for start := (s.all - 1) / s.length * s.length; start >= 0; start -= s.length {
+		n := min(s.length, s.all-start)
+		p := l.Params().Tensors(systems, gates, a.QKV, a.Gates, a.ALog, a.DtBias, a.Cu)
+		s.launch(&deltaSystem[dt], start, n, a.Heads, deltaThreads, 0, p)
+		p = l.Params().Tensors(a.DQKV, fresh, systems, gates, a.DO, a.QKV, a.Cu, a.States)
+		s.launch(&deltaValues[dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaTile), deltaThreads, 0, p)
+		s.states[0], s.states[1] = s.states[1], s.states[0]
+		p = l.Params().Tensors(a.DQKV, dstates, systems, gates, s.states[0], s.states[1], a.DO, a.QKV, a.Cu)
+		s.launch(&deltaDStates[dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaPart), deltaThreads, deltaDStatesShared[dt], p)
+		p = l.Params().Tensors(a.DGates, parts, reads, nears, a.DQKV, dstates, fresh, gates, a.DO, a.QKV, a.Gates, a.ALog, a.DtBias, a.Cu, a.States)
+		s.launch(&deltaGateGrads[dt], start, n, a.Heads, deltaThreads, 0, p)
+		p = l.Params().Tensors(a.DQKV, reads, nears, dstates, fresh, gates, a.DO, a.QKV, a.Cu, a.States)
+		s.launch(&deltaKeys[dt], start, n, 2*a.KeyHeads, 2*deltaThreads, deltaKeysShared[dt], p)
+		each := int64(n * a.Heads)
+		addUp(l, a.DALog, parts.Slice(0, each), n, a.Heads)
+		addUp(l, a.DDtBias, parts.Slice(each, each), n, a.Heads)
+	}
 }

@@ -2,10 +2,10 @@ package kernels
 
 import "mt/device/op"
 
-// GatedDeltaBy launches GatedDelta with at most most sequences at a time.
+// GatedDeltaBy launches GatedDelta in segments of at most most chunks.
 func GatedDeltaBy(l Launcher, a *op.GatedDelta, most int) { gatedDelta(l, a, most) }
 
-// GatedDeltaBackwardBy launches GatedDeltaBackward with at most most sequences at a time.
+// GatedDeltaBackwardBy launches GatedDeltaBackward in segments of at most most chunks.
 func GatedDeltaBackwardBy(l Launcher, a *op.GatedDeltaBackward, most int) {
 	gatedDeltaBackward(l, a, most)
 }

@@ -1,9 +1,13 @@
 package kernels_test
 
 import (
+	"encoding/binary"
+	"regexp"
 	"strings"
 	"testing"
 
+	"mt/base/accounts"
+	"mt/cudart/emu/ptx"
 	"mt/device"
 	"mt/device/conformance"
 	"mt/device/cuda/kernels"
@@ -11,7 +15,8 @@ import (
 	"mt/internal/testkit"
 )
 
-// narrow is a device whose scratch memory holds only two sequences of the gated delta rule.
+// narrow is a device that computes the gated delta rule in segments of two chunks and, with a decay for each channel, two
+// sequences at a time.
 type narrow struct{ *rig }
 
 func (d narrow) Do(s device.Stream, o device.Op) {
@@ -25,24 +30,99 @@ func (d narrow) Do(s device.Stream, o device.Op) {
 }
 
 // threeSequences selects from the conformance cases those of the gated delta rule with three
-// sequences. By default long cases run in one form; long tests run all forms.
+// sequences, and those that begin with a state and take two segments. By default long cases run in one form; long tests run
+// all forms.
 type threeSequences struct{ *testing.T }
 
 func (t threeSequences) Run(name string, f func(threeSequences)) bool {
 	if !strings.HasPrefix(name, "GatedDelta") || !strings.Contains(name, "/[0 3 3 8] ") && !strings.HasSuffix(name, "/[0 70 71 275] 2 4 16 24") &&
+		(!strings.Contains(name, "/[0 129] ") || !strings.HasSuffix(name, " goes on")) &&
 		!(testkit.LongAsked() && strings.Contains(name, "/[0 70 71 275] ")) {
 		return true
 	}
 	return t.T.Run(name, func(t *testing.T) { f(threeSequences{t}) })
 }
 
-// TestMoreSequencesThanScratch: if scratch memory cannot hold all sequences at a time, a block goes
-// through several of them one after the other. The gradients of ALog and DtBias then include all of
-// them.
+// TestMoreSequencesThanScratch: if scratch memory cannot hold all chunks or sequences at a time, states go from segment to
+// segment of chunks, and a block with decays by channel goes through several sequences one after the other. The gradients of
+// ALog and DtBias then include all of them.
 func TestMoreSequencesThanScratch(t *testing.T) {
 	testkit.NotShort(t)
 	dev := narrow{newRig()}
 	conformance.Operations(threeSequences{t}, dev)
 	everyKernel(t, dev.rig, "gateddelta")
 	everyKernel(t, dev.rig, "channeldelta")
+}
+
+// TestMissingBarriersOfDelta removes barriers of the gated delta rule's kernels, one at a time. The
+// emulator notices each. By default a sample is removed, in long tests each.
+func TestMissingBarriersOfDelta(t *testing.T) {
+	testkit.NotShort(t)
+	const module = "gateddelta"
+	source := string(kernels.PTX(module))
+	found := regexp.MustCompile(`bar\.sync[^;]*;`).FindAllStringIndex(source, -1)
+	for n, at := range append([][]int{{0, 0}}, found...) {
+		if n%32 != 0 && !testkit.LongAsked() {
+			continue
+		}
+		dev := newRig()
+		dev.modules[module] = testkit.Must(ptx.Parse(module+".ptx", source[:at[0]]+strings.Repeat(" ", at[1]-at[0])+source[at[1]:]))(t)
+		if err := manyTiles(dev); (err == nil) != (at[1] == 0) {
+			entry := source[:at[0]][strings.LastIndex(source[:at[0]], ".entry")+1:]
+			t.Errorf("without the barrier in line %d of %s.ptx, %.40s: %v", 1+strings.Count(source[:at[0]], "\n"), module, entry, err)
+		}
+	}
+}
+
+// manyTiles computes the gated delta rule and its backward for heads of two tiles each way, in both compute types and forms.
+func manyTiles(dev *rig) error {
+	const tokens, heads, dim = 70, 2, 72
+	for _, dt := range []device.DType{device.F32, device.BF16} {
+		for keyHeads := 1; keyHeads <= heads; keyHeads++ { // the second time with a decay for each channel
+			s := &rigStream{rig: dev}
+			zeros := func(dt device.DType, n int) device.Tensor {
+				m, _ := dev.Alloc(accounts.Workspace, int64(n)*dt.Size()) // cannot fail
+				clear(dev.bytes(m))
+				return m.Tensor(dt, 0, int64(n))
+			}
+			cu := zeros(device.I32, 2)
+			binary.NativeEndian.PutUint32(dev.bytes(device.Mem{Addr: cu.Addr, Bytes: 8})[4:], tokens)
+			a := op.DeltaShape{Cu: cu, Seqs: 1, T: tokens, KeyHeads: keyHeads, Heads: heads, KeyDim: dim, ValueDim: dim, GateStride: 2 * heads, ByChannel: keyHeads == heads}
+			qkv, gates, o := zeros(dt, tokens*a.Width()), zeros(dt, tokens*a.GateStride), zeros(dt, tokens*heads*dim)
+			rates, bias, channels, states := zeros(device.F32, heads), zeros(device.F32, heads*dim), zeros(dt, tokens*heads*dim), zeros(device.F32, a.StatesLen())
+			kernels.GatedDelta(s, &op.GatedDelta{DeltaShape: a, O: o, QKV: qkv, Gates: gates, A: channels, ALog: rates, DtBias: bias, States: states})
+			kernels.GatedDeltaBackward(s, &op.GatedDeltaBackward{DeltaShape: a, DQKV: zeros(dt, tokens*a.Width()), DGates: zeros(dt, tokens*a.GateStride),
+				DA: zeros(dt, tokens*heads*dim), DO: o, QKV: qkv, Gates: gates, A: channels, ALog: rates, DtBias: bias, States: states})
+			if s.err != nil {
+				return s.err
+			}
+		}
+	}
+	return nil
+}
+
+// launches is a launcher that counts launches and runs none.
+type launches struct {
+	*rigStream
+	n int
+}
+
+func (l *launches) Launch(*kernels.Kernel, kernels.Dim3, kernels.Dim3, int, *kernels.Params) { l.n++ }
+
+// TestLargestDeltaFits: scratch memory holds at least one chunk of the largest heads, so segments are never empty.
+func TestLargestDeltaFits(t *testing.T) {
+	const chunks = 4
+	for _, dt := range []device.DType{device.F32, device.BF16} {
+		for _, byChannel := range []bool{false, true} {
+			l, given := &launches{rigStream: &rigStream{rig: newRig()}}, device.Tensor{Addr: 1}
+			a := op.DeltaShape{Seqs: 1, T: chunks * op.DeltaChunk, KeyHeads: op.MostDeltaHeads, Heads: op.MostDeltaHeads, KeyDim: op.MostDeltaDim, ValueDim: op.MostDeltaDim,
+				ByChannel: byChannel}
+			kernels.GatedDelta(l, &op.GatedDelta{DeltaShape: a, QKV: device.Tensor{DType: dt}, Last: given})
+			kernels.GatedDeltaBackward(l, &op.GatedDeltaBackward{DeltaShape: a, QKV: device.Tensor{DType: dt}, States: given})
+			if l.n == 0 || l.n > 12*chunks || l.err != nil {
+				t.Errorf("%v, by channel %v: %d launches, %v", dt, byChannel, l.n, l.err)
+			}
+			l.Close()
+		}
+	}
 }

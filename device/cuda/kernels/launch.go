@@ -93,6 +93,14 @@ func (p *Params) align(n int) {
 // Tensor appends the address of t. The zero Tensor, for an absent argument, becomes a null pointer.
 func (p *Params) Tensor(t device.Tensor) *Params { return p.I64(int64(t.Addr)) }
 
+// Tensors appends the addresses of all of ts.
+func (p *Params) Tensors(ts ...device.Tensor) *Params {
+	for _, t := range ts {
+		p.Tensor(t)
+	}
+	return p
+}
+
 // I64 appends an 8-byte integer.
 func (p *Params) I64(v int64) *Params {
 	p.align(8)

@@ -13,14 +13,10 @@
 // are sums over the heads of a group.
 //
 // A block computes a chunk and a head (ssd_groups: a group), and 64 columns of its result. Matrix
-// products use tiles of 64×64 in shared memory: bf16 on tensor cores with fp32 sums, fp32 by fused
-// multiply-adds.
-#include "mma.cuh"
+// products use tiles of 64×64 in shared memory (chunk.cuh).
+#include "chunk.cuh"
 
-static constexpr int THREADS = 128, L = 64;
-template <class T> static constexpr int PITCH = sizeof(T) == 2 ? L + 8 : L + 4; // rows are padded so that fragments have no bank conflicts
-
-template <class T> struct tile { __attribute__((aligned(16))) T x[L][PITCH<T>]; };
+static constexpr int THREADS = 128;
 
 struct shape {
   int seqs, tokens, groups, heads, head_dim, state_dim, dt_stride;
@@ -43,9 +39,6 @@ struct steps {
   float raw[L], dt[L], sum[L], low[L], from[L], to[L], keep, rate;
   int first[L], n, at, next; // first: first token of the token's sequence; next: the same for the token after the chunk
 };
-
-DEV float convert(float, float x) { return x; }
-DEV bf16 convert(bf16, float x) { return bf16{(u16)pack_bf16(x, 0.0f)}; }
 
 DEV int first_of(const int *cu, int seqs, int t) {
   int lo = 0, hi = seqs; // cu[lo] <= t < cu[hi]
@@ -112,29 +105,7 @@ DEV float decay(const steps &s, int i, int e) {
   return exp_approx((s.sum[i] - s.sum[e]) + (s.low[i] - s.low[e]));
 }
 
-// sums has a thread's elements of a 64×64 product: c[j][0] and c[j][1] are in row(0), c[j][2] and
-// c[j][3] in row(1).
-struct sums {
-  float c[8][4];
-  METHOD void clear() {
-#pragma unroll
-    for (int j = 0; j < 8; j++)
-#pragma unroll
-      for (int e = 0; e < 4; e++) c[j][e] = 0.0f;
-  }
-  METHOD static int row(int half) { return threadIdx_x / 32 * 16 + (threadIdx_x & 31) / 4 + 8 * half; }
-  METHOD static int column(int j, int e) { return 8 * j + 2 * (threadIdx_x & 3) + (e & 1); }
-  // each calls f(row, column, element, half) for every element of the thread; half is 0 in row(0)
-  // and 1 in row(1).
-  template <class F> METHOD void each(F f) {
-#pragma unroll
-    for (int j = 0; j < 8; j++)
-#pragma unroll
-      for (int e = 0; e < 4; e++) f(row(e >> 1), column(j, e), c[j][e], e >> 1);
-  }
-};
-
-// multiply is s += A·Bᵀ, of tiles whose 64 columns are summed over. A barrier must precede it.
+// multiply is s += A·Bᵀ, as that of chunk.cuh, by plain loads: ldmatrix makes the kernels with three sums spill more.
 DEV void multiply(sums &s, const tile<bf16> &a, const tile<bf16> &b) {
   int r = sums::row(0), g = (threadIdx_x & 31) / 4, t = threadIdx_x & 3;
 #pragma unroll
@@ -168,11 +139,6 @@ template <bool ROWS, class T, class F> DEV void fill(tile<T> &y, F f) {
     int r = ROWS ? at % L : at / L, k = ROWS ? at / L : at % L;
     y.x[r][k] = convert(T{}, f(r, k));
   }
-}
-
-// keep_sums stores the elements of a product in a tile.
-template <class T> DEV void keep_sums(tile<T> &y, sums &s) {
-  s.each([&](int i, int j, float x, int) { y.x[i][j] = convert(T{}, x); });
 }
 
 // view reads element (token of the chunk, column) of a table in global memory. Elements outside are
@@ -301,12 +267,6 @@ DEV void ssd_dstates(float *dstates, float *keeps, const T *dy, const T *xbc, co
   if (which == 0 && threadIdx_x == 0) keeps[(i64)c * z.heads + h] = s.keep;
   outer(a, b, dstates + z.state(c - 1, h), z, rows_of(dy, z, c, z.inner(), h * z.head_dim, z.head_dim),
         rows_of(xbc, z, c, z.width(), z.in_c(group), z.state_dim), p0, n0, [&](int i) { return s.from[i]; });
-}
-
-// quad_sum returns the sum over the four lanes that share a row of a product.
-DEV float quad_sum(float x) {
-  x += shuffle_xor(x, 1);
-  return x + shuffle_xor(x, 2);
 }
 
 // ssd_heads writes the gradients of X and dt for a chunk and head. In its products, rows are tokens

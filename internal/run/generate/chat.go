@@ -40,8 +40,7 @@ type chat struct {
 	o         ChatOptions
 	d         *data.Dialogue
 	ends      []int32
-	positions int    // length of the longest sequence that the model allows; 0: no limit
-	limit     string // the key of config.json that has positions
+	positions int // length of the longest sequence that the model allows; 0: no limit
 }
 
 // Chat answers conversations through the chat template. Answers stream to Stdout. With JSON, Chat prints each whole
@@ -68,7 +67,7 @@ func Chat(ctx context.Context, o ChatOptions) (err error) {
 func (c *chat) check(in *open.Inputs) (notes []string, err error) {
 	spec := in.Config.DataSpec()
 	spec.Tokenizer, spec.ModelDir, spec.VocabSize = in.Tokenizer, in.ModelDir, in.Model.VocabSize
-	c.positions, c.limit = in.Model.MostPositions(in.Config.Device)
+	c.positions = in.Model.MaxPositions
 	c.d, err = data.NewDialogue(spec)
 	var wrong *data.SpecError
 	if errors.As(err, &wrong) {
@@ -135,7 +134,7 @@ func (c *chat) promptOf(v *data.Conversation) (prompt, error) {
 		p.room = min(p.room, most-len(ids))
 	}
 	if p.room < 1 {
-		return p, fmt.Errorf("the conversation has %d tokens and the model has %d positions (%s): shorten it", len(ids), c.positions, c.limit)
+		return p, fmt.Errorf("the conversation has %d tokens and the model has %d positions (max_position_embeddings): shorten it", len(ids), c.positions)
 	}
 	return p, nil
 }

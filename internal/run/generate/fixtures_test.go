@@ -47,12 +47,13 @@ func TestFixtureLogits(t *testing.T) {
 				if testkit.NotShort(t); !slices.Contains(onGPU, filepath.Base(dir)) {
 					testkit.LongOnly(t)
 				}
-				if f.Config.Chooses(len(f.Rows[0].IDs)) {
-					t.Skip("only the CPU device attends to keys that an indexer chooses")
-				}
 				dev := openGPU(t)
 				for row := range f.Logits {
-					compareLogits(t, dev, f, row, max(1, len(f.Rows[row].IDs)-2))
+					together := max(1, len(f.Rows[row].IDs)-2)
+					if n := len(f.Rows[row].IDs); f.Config.Chooses(n) {
+						together = n
+					}
+					compareLogits(t, dev, f, row, together)
 				}
 				if err := dev.Close(); err != nil {
 					t.Error(err)
@@ -72,9 +73,29 @@ func openGPU(t *testing.T) device.Device {
 	return dev
 }
 
-// compareLogits runs a recorded row through a decoder and compares the logits with the recorded
-// ones. The first tokens, as many as together says, go through at once, and the others one by one.
+// compareLogits runs a recorded row through decode and compares the logits with the recorded ones.
 func compareLogits(t *testing.T, dev device.Device, f *reference.Fixture, row, together int) {
+	t.Helper()
+	ids, recorded := f.Rows[row].IDs, f.Logits[row]
+	var largest float64
+	for _, v := range recorded {
+		largest = max(largest, math.Abs(v))
+	}
+	decode(t, dev, f, ids, together, func(to int, got []float32) {
+		for i, want := range recorded[(to-1)*len(got) : to*len(got)] {
+			// Both sides compute in fp32. Each rounds some tens of times, by 6e-8 relative, over
+			// three or four layers. Each also rotates by angles of up to a hundred turns. 1e-5 of
+			// the largest logit leaves room for both.
+			if diff := math.Abs(float64(got[i]) - want); !(diff <= 1e-5*largest) {
+				t.Fatalf("logit %d after %d tokens is %v, recorded %v", i, to, got[i], want)
+			}
+		}
+	})
+}
+
+// decode runs tokens through a decoder: the first ones, as many as together says, at once, and the others one by one. It
+// calls then with the logits after the first `to` tokens.
+func decode(t *testing.T, dev device.Device, f *reference.Fixture, ids []int32, together int, then func(to int, logits []float32)) {
 	t.Helper()
 	layouts := f.Config.Layouts(false)
 	store := testkit.Must(host.NewStore(layouts, nil, nil))(t)
@@ -92,24 +113,40 @@ func compareLogits(t *testing.T, dev device.Device, f *reference.Fixture, row, t
 			}
 		}
 	}
-	ids, recorded := f.Rows[row].IDs, f.Logits[row]
 	d := testkit.Must(newDecoder(Options{Device: dev, Store: store, Config: f.Config, Act: device.F32, Layout: layouts}, len(ids)))(t)
 	defer d.close()
-	var largest float64
-	for _, v := range recorded {
-		largest = max(largest, math.Abs(v))
-	}
 	for from, to := 0, together; from < len(ids); from, to = to, to+1 {
-		got := testkit.Must(d.forward(ids[from:to]))(t)
-		for i, want := range recorded[(to-1)*len(got) : to*len(got)] {
-			// Both sides compute in fp32. Each rounds some tens of times, by 6e-8 relative, over
-			// three or four layers. Each also rotates by angles of up to a hundred turns. 1e-5 of
-			// the largest logit leaves room for both.
-			if diff := math.Abs(float64(got[i]) - want); !(diff <= 1e-5*largest) {
-				t.Fatalf("logit %d after %d tokens is %v, recorded %v", i, to, got[i], want)
+		then(to, testkit.Must(d.forward(ids[from:to]))(t))
+	}
+}
+
+// TestChosenKeysOnGPU: with a prompt longer than index_topk, an emulated GPU and the CPU device give the same logits after
+// every token, within the bound of compareLogits.
+func TestChosenKeysOnGPU(t *testing.T) {
+	testkit.NotShort(t)
+	f := testkit.Must(reference.LoadFixture("../testdata/recordings/deepseekv32-chosen"))(t)
+	ids := f.Rows[0].IDs
+	prompt := f.Config.MLA.Indexer.TopK + 2
+	if prompt >= len(ids) {
+		t.Fatalf("the first row has %d tokens, the prompt %d", len(ids), prompt)
+	}
+	want := map[int][]float32{}
+	onCPU := testkit.Must(cpu.New(cpu.Options{Threads: 1}))(t)
+	decode(t, onCPU, f, ids, prompt, func(to int, logits []float32) { want[to] = slices.Clone(logits) })
+	testkit.NoError(t, onCPU.Close())
+	onGPU := openGPU(t)
+	decode(t, onGPU, f, ids, prompt, func(to int, logits []float32) {
+		var largest float64
+		for _, x := range want[to] {
+			largest = max(largest, math.Abs(float64(x)))
+		}
+		for i, x := range want[to] {
+			if diff := math.Abs(float64(logits[i] - x)); !(diff <= 1e-5*largest) {
+				t.Fatalf("logit %d after %d tokens is %v, on the CPU %v", i, to, logits[i], x)
 			}
 		}
-	}
+	})
+	testkit.NoError(t, onGPU.Close())
 }
 
 func narrow(v []float64) []float32 {

@@ -92,10 +92,6 @@ func (o Options) check(prompt []int32) error {
 	case o.Config.LearnedPositions && len(prompt)+o.MaxNewTokens > o.Config.MaxPositions:
 		return fmt.Errorf("a prompt of %d tokens and %d new ones, where the model has learned %d positions: ask for at most %d new tokens",
 			len(prompt), o.MaxNewTokens, o.Config.MaxPositions, max(0, o.Config.MaxPositions-len(prompt)))
-	case o.Config.MaxDocument(o.Device.Kind()) > 0 && o.Config.Chooses(len(prompt)+o.MaxNewTokens):
-		most := o.Config.MaxDocument(o.Device.Kind())
-		return fmt.Errorf("a prompt of %d tokens and %d new ones, and the model has index_topk %d: longer texts, whose keys an indexer chooses, are supported with device: cpu only; "+
-			"ask for at most %d new tokens", len(prompt), o.MaxNewTokens, most, max(0, most-len(prompt)))
 	case !(o.Temperature >= 0) || math.IsInf(o.Temperature, 1):
 		return fmt.Errorf("temperature %v: it is 0 (the most likely token) or a positive number", o.Temperature)
 	case o.TopK < 0:

@@ -1,7 +1,6 @@
 package predict
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,13 +89,9 @@ type attempt struct {
 	err error
 }
 
-// planned plans variant v for a device of this kind. If it has no plan, the line says why in Problem.
-func planned(v variant, device string) (a attempt) {
+// planned plans variant v. If it has no plan, the line says why in Problem.
+func planned(v variant) (a attempt) {
 	a.Swept = Swept{What: v.what, Rows: v.q.Rows, RowTokens: v.q.RowTokens}
-	if most := v.q.Config.MaxDocument(device); most > 0 && cmp.Or(v.q.Document, v.q.RowTokens) > most {
-		a.Problem = "documents longer than index_topk are supported with device: cpu only"
-		return a
-	}
 	r, err := plan.Resolve(v.q)
 	lack, depth := (*plan.NotFitting)(nil), (*plan.BadDepth)(nil)
 	switch {
@@ -122,7 +117,7 @@ func (f *forecaster) tryAll(variants []variant, m *rates.Machine, enough, best f
 	defer pool.Close()
 	pool.Run(len(variants), func(i int) {
 		if all[i].err = f.ctx.Err(); all[i].err == nil {
-			all[i] = planned(variants[i], m.Device.Kind)
+			all[i] = planned(variants[i])
 		}
 	})
 	x := &fastest{rate: best, enough: enough}

@@ -118,16 +118,3 @@ func TestForecastShowsProgress(t *testing.T) {
 		}
 	}
 }
-
-// TestLongDocumentsHaveNoPlanOnAGPU: a table has no prediction for documents whose keys an indexer chooses, because a run
-// on a GPU refuses them.
-func TestLongDocumentsHaveNoPlanOnAGPU(t *testing.T) {
-	q, m := toyRequest(t)
-	c := *q.Config
-	c.MLA = &model.MLA{Indexer: &model.Indexer{TopK: 255}}
-	q.Config = &c
-	a := planned(variant{"a", q}, m.Device.Kind)
-	if want := "documents longer than index_topk are supported with device: cpu only"; a.Problem != want || a.run != nil {
-		t.Errorf("%q, want %q", a.Problem, want)
-	}
-}

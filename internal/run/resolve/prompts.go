@@ -46,8 +46,8 @@ func findPrompts(in *open.Inputs) (out []SamplePrompt, err error) {
 		if p.IDs, err = toIDs(text); err == nil && len(p.IDs) == 0 {
 			err = errors.New("it has no token")
 		}
-		if most, key := in.Model.MostPositions(in.Config.Device); err == nil && most > 0 && len(p.IDs) >= most {
-			err = fmt.Errorf("it has %d tokens and the model has %d positions (%s)", len(p.IDs), most, key)
+		if most := in.Model.MaxPositions; err == nil && most > 0 && len(p.IDs) >= most {
+			err = fmt.Errorf("it has %d tokens and the model has %d positions (max_position_embeddings)", len(p.IDs), most)
 		}
 		if err != nil {
 			return nil, in.Config.Errorf("sample_prompts", "sample_prompts: %q: %w", text, err)

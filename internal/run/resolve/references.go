@@ -225,15 +225,10 @@ func (r *Resolved) PassSampler(set *data.Dataset) *data.Sampler {
 	return data.NewSampler(set.All(), r.Config.RowsPerStep(), 0, false)
 }
 
-// checkPositions returns an error if rows are longer than the learned position embeddings of m or than m's longest
-// supported document. It adds a note if they are only longer than m's max_position_embeddings. called names the model m
-// in both.
+// checkPositions returns an error if rows are longer than the learned position embeddings of m. It adds a note if they
+// are only longer than m's max_position_embeddings. called names the model m in both.
 func (r *resolving) checkPositions(m *model.Config, called string) error {
 	n := min(r.RowTokens(), r.Config.MaxSeqLen)
-	if most := m.MaxDocument(r.Config.Device); most > 0 && n > most {
-		return r.Config.Errorf("max_seq_len", "rows have %d tokens, and %s has index_topk %d: longer documents, whose keys an indexer chooses, are supported with device: cpu only; "+
-			"set max_seq_len to at most %d", n, called, most, most)
-	}
 	if n > m.MaxPositions && m.LearnedPositions {
 		return r.Config.Errorf("max_seq_len", "rows have %d tokens, and %s has learned %d positions: it is at most that", n, called, m.MaxPositions)
 	}

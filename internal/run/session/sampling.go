@@ -72,7 +72,7 @@ func (s *session) sample(ctx context.Context) error {
 	var lines []report.SampleLine
 	for i, p := range m.prompts {
 		room := c.SampleMaxNewTokens
-		if most, _ := s.Model.MostPositions(s.Config.Device); most > 0 {
+		if most := s.Model.MaxPositions; most > 0 {
 			room = min(room, most-len(p.IDs))
 		}
 		var raw strings.Builder

@@ -159,7 +159,7 @@ CASES = {
     "deepseekv32-ahead": (transformers.DeepseekV32Config, dict(LATENT, head_dim=4, moe_intermediate_size=8, q_lora_rank=10, n_group=4, topk_group=2,
         num_experts_per_tok=4, index_topk=6, index_head_dim=8, index_n_heads=3), dict(max_steps=20, ahead=0.3)),
     # The same in a dense model; the hidden state's columns are the first. Transformers has no class of MiMo, whose model is Qwen2.
-    "mimo-ahead": (transformers.Qwen2Config, {}, dict(max_steps=20, ahead=0.3, bf16=True,
+    "mimo-ahead": (transformers.Qwen2Config, {}, dict(max_steps=20, ahead=0.3,
         published=dict(architectures=["MiMoForCausalLM"], model_type="mimo", num_nextn_predict_layers=1))),
     # Of each block other products and norms of latent attention are not trained, nor is the router, nor the shared experts.
     "deepseekv3-frozen": (transformers.DeepseekV3Config, dict(LATENT, head_dim=4, q_lora_rank=10, n_group=4, topk_group=2, routed_scaling_factor=1.7), dict(
@@ -345,7 +345,7 @@ def doubled(module):
 
 def add_ahead(m):
     """Adds a module for multi-token prediction by arXiv:2412.19437, section 2.2, as models are published: the embedding's
-    columns are the first but in MiMo, and the hidden state is that behind the final norm. DeepSeek-V3 keeps it as the block
+    columns are the first and the hidden state is that behind the final norm, but in MiMo. DeepSeek-V3 keeps it as the block
     behind the last one, which a forward leaves out; Qwen3-Next as a module of its own, whose block is one with attention."""
     blocks, h = m.model.layers, m.config.hidden_size
     norm = lambda: type(m.model.norm)(h, m.config.rms_norm_eps)
@@ -372,7 +372,8 @@ def add_ahead(m):
 
 
 def ahead_logits(m, ids, hidden):
-    """The logits of the tokens after the next, of all positions but the last; hidden is what lm_head takes."""
+    """The logits of the tokens after the next, of all positions but the last. hidden is what lm_head takes, or in MiMo what
+    the final norm takes."""
     if hasattr(m, "mtp"):
         of_e, of_y, proj, block, norm = m.mtp.pre_fc_norm_embedding, m.mtp.pre_fc_norm_hidden, m.mtp.fc, m.mtp.layers[0], m.mtp.norm
     elif hasattr(m.model, "mtp_layers"):
@@ -412,6 +413,9 @@ def train(model_dir, rows, rec, dtype, autocast=False, initial=None):
         rate = {"lr": group["lr"], "group": group["name"]} if group else {}
         return {"weight_decay": group.get("weight_decay", rec["weight_decay"]) if p.ndim >= 2 and not name.endswith("bias") else 0.0, **rate}
 
+    plain = []  # what the final norm takes
+    if "ahead" in rec:
+        m.model.norm.register_forward_pre_hook(lambda _, args: plain.append(args[0]))
     optimizers = [torch.optim.AdamW(
         [{"params": [p], **settings(name, p)} for name, p in m.named_parameters() if any(p is x for x in others)],
         lr=muon["adam_lr"] if muon else rec["learning_rate"], betas=(rec["adam_beta1"], rec["adam_beta2"]), eps=rec["adam_epsilon"])]
@@ -431,7 +435,7 @@ def train(model_dir, rows, rec, dtype, autocast=False, initial=None):
             with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
                 ids = torch.tensor([row["input_ids"]])
                 out = m(input_ids=ids, output_hidden_states="ahead" in rec)
-                further = ahead_logits(m, ids, out.hidden_states[-1]) if "ahead" in rec and ids.shape[1] > 2 else None
+                further = ahead_logits(m, ids, plain.pop() if hasattr(m.model, "mtp_layers") else out.hidden_states[-1]) if "ahead" in rec and ids.shape[1] > 2 else None
             logits = out.logits[0, :-1]
             if autocast:
                 logits = logits.float()
