@@ -62,7 +62,7 @@ func (r *Run) SavedOnHost(l int) bool {
 // travels reports whether what layer l keeps travels to the host and back through slots on the device.
 func (r *Run) travels(l int) bool {
 	b := r.Layouts[l].Block
-	return r.Layouts[l].Kind.BeginsBlock() && b < len(r.Spec.KeptOnHost) && r.Spec.KeptOnHost[b] && r.savedAt(l, r.Spec.Keep.Of(b)) > 0
+	return b < len(r.Spec.KeptOnHost) && r.Spec.KeptOnHost[b] && r.keeps(l) && r.has(l) && r.Spec.Keep.Of(b) > layers.KeepNothing
 }
 
 // KeptSlotBytes returns the size of a slot for what a layer keeps of one micro-batch; 0: no layer of the view r needs one.
@@ -125,25 +125,21 @@ func (r *Run) chooseSaved(q Request) {
 		return
 	}
 	best, bestTime, options := *r, math.Inf(1), r.saveOptions()
-	consider := func(v *Run) {
-		t := v.stepSeconds(options)
-		if v.spilled() > 0 || v.KeptSlots > 0 {
+	for _, slots := range r.slotChoices(q) {
+		r.Depths.ActivationSlots = slots
+		if !r.fillSaved(q, options) {
+			continue
+		}
+		t := r.stepSeconds(options)
+		if r.spilled() > 0 {
 			t /= 1 - spillWorth
 		}
 		if t < bestTime {
-			best, bestTime = *v, t
-		}
-	}
-	for _, slots := range r.slotChoices(q) {
-		r.Depths.ActivationSlots = slots
-		for _, v := range r.travelling(q, options) {
-			consider(&v)
-		}
-		if r.fillSaved(q, options) {
-			consider(r)
+			best, bestTime = *r, t
 		}
 	}
 	*r = best
+	r.chooseTravel(q, options)
 }
 
 // slotChoices returns the numbers of activation slots to try, largest first. The largest has a slot for every
@@ -321,7 +317,7 @@ func (r *Run) stepSeconds(options []saveOption) (most float64) {
 			}
 		}
 		tokens := float64(v.spilled()) * float64(r.Limits.Tokens) / float64(r.Limits.MicroBatches)
-		spills := spillMargin*tokens*float64(r.ActivationBytes(1)) + travelMargin*v.travelBytes()
+		spills := spillMargin * (tokens*float64(r.ActivationBytes(1)) + v.travelBytes())
 		most = max(most, max(computes/3, (tiles+spills)/pace.Link)+max(computes*2/3+again, (tiles+spills)/pace.Link, grads/pace.Link))
 	}
 	return most

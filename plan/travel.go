@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	"mt/layers"
 	"mt/layers/schedule"
 )
@@ -13,33 +15,38 @@ const travelSlots = 4
 
 // travelShares are the shares of the micro-batches whose tensors are tried to travel. With too many the link is the
 // limit.
-var travelShares = []float64{1, 0.75, 0.5, 0.375, 0.25, 0.1875, 0.125, 0.0625}
+var travelShares = []float64{1, 0.5, 0.25, 0.125}
 
-// travelMargin multiplies the time that travelling tensors take on the link. It is less than spillMargin, because they
-// are spread evenly over a step.
-const travelMargin = 1.25
+// travelWorth is the least share of a step that travelling must save, because it takes host memory and the link.
+const travelWorth = 0.02
 
 // mayTravel reports whether there is a host memory apart from the device's, with room for what blocks keep.
 func (r *Run) mayTravel() bool {
 	return !r.OneMemory && r.StateOnDisk == nil && !r.EvalOnly
 }
 
-// travelling returns variants of r in which what some blocks keep of some micro-batches travels, and that fit. r has
-// nothing chosen yet but the number of activation slots.
-func (r *Run) travelling(q Request, options []saveOption) (out []Run) {
+// chooseTravel lets what blocks keep travel if that makes a step shorter, with as many activation slots as r has or, if
+// the request leaves their number open, with one for each activation.
+func (r *Run) chooseTravel(q Request, options []saveOption) {
 	if !r.mayTravel() {
-		return nil
+		return
 	}
-	for level := layers.KeepAttention; level <= layers.KeepAll; level++ {
-		for _, share := range travelShares {
-			v := *r
-			n := int(share*float64(r.Limits.MicroBatches) + 0.5)
-			if n > 0 && v.send(q, options, level, schedule.Share{N: n, Of: r.Limits.MicroBatches}) {
-				out = append(out, v)
+	best, bestTime, all := *r, r.stepSeconds(options)*(1-travelWorth), r.Limits.MicroBatches
+	for _, slots := range slices.Compact([]int{r.Depths.ActivationSlots, r.slotChoices(q)[0]}) {
+		for level := layers.KeepAttention; level <= layers.KeepAll; level++ {
+			for _, share := range travelShares {
+				v, n := *r, int(share*float64(all)+0.5)
+				v.Depths.ActivationSlots = slots
+				if n == 0 || !v.send(q, options, level, schedule.Share{N: n, Of: all}) {
+					continue
+				}
+				if t := v.stepSeconds(options); t < bestTime {
+					best, bestTime = v, t
+				}
 			}
 		}
 	}
-	return out
+	*r = best
 }
 
 // send lets blocks keep as much on the device as fits beside the slots. What the others keep of the micro-batches in
