@@ -44,8 +44,8 @@
 // An activation that the next visit needs on another lane is an object on both lanes. The receiving lane allots a slot
 // in the order of its program. If the devices reach each other, it offers the slot to the sender (SlotOffered). The
 // sending Offloader copies into an offered slot, or else into the micro-batch's place on the host, and sends
-// ActivationPassed (passage.go). The sender never waits for the receiver, so two lanes cannot deadlock. Slots in host
-// memory exchange their memory instead.
+// ActivationPassed (passage.go). The sender does not wait for the receiver, so two lanes cannot deadlock. If slots are
+// in host memory, the sender waits for an offer, and the two slots exchange their memory.
 //
 // All layers take the micro-batches in one order (micro_batch_order: lanes), so micro-batches follow each other from
 // lane to lane. All other choices that affect bits are made as for one device: micro-batches, chunks, parts of the

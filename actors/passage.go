@@ -13,13 +13,13 @@ import (
 // into the slot. Without an offer it copies to the micro-batch's place on the host. In both cases it sends
 // ActivationPassed to the receiving Prefetcher, which copies an activation on the host into the slot.
 //
-// The sender never waits for the receiver. Each lane is bounded only by its own activation slots, which are allotted in
+// A sender in device memory never waits for the receiver. Each lane is bounded only by its own activation slots, which are allotted in
 // program order, whether the content has arrived or not. The places on the host need no credit. Only one hidden state
 // of a micro-batch is in transit at a time: the launch that makes the next hidden state has read the previous one.
 //
 // If slots are in host memory (Spec.OnHost), nothing is copied: the two slots exchange their memory. The activation
-// stays in its slot until a slot is offered. This cannot deadlock, because every activation of a step has a
-// slot of its own.
+// stays in its slot until a slot is offered. This cannot deadlock: a step has a slot for every activation, and an
+// evaluation has more slots than micro-batches, each of which is in transit once at most.
 
 // transit identifies an activation in transit between lanes: its program and its object number on the receiving lane.
 type transit struct{ prog, object int }
@@ -149,14 +149,13 @@ func (r *lane) reachOthers() error {
 		if other == r {
 			continue
 		}
-		ok, err := onHost, error(nil)
-		if !onHost {
-			ok, err = r.dev.Reach(other.dev)
+		if r.reaches[i] = onHost; !onHost {
+			var err error
+			if r.reaches[i], err = r.dev.Reach(other.dev); err != nil {
+				return fmt.Errorf("prepare the pipeline: %w", err)
+			}
 		}
-		if err != nil {
-			return fmt.Errorf("prepare the pipeline: %w", err)
-		}
-		if r.reaches[i] = ok; ok && r.peer == nil {
+		if r.reaches[i] && r.peer == nil {
 			if err := r.openStream("peer", &r.peer); err != nil {
 				return fmt.Errorf("prepare the pipeline: %w", err)
 			}

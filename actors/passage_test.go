@@ -50,3 +50,20 @@ func TestSlotsThatWaitAreForgotten(t *testing.T) {
 		}
 	}
 }
+
+// TestActivationsOnHostWaitForAnOffer: the Offloader passes an activation in host memory on when the other lane offers a
+// slot, once, and not before.
+func TestActivationsOnHostWaitForAnOffer(t *testing.T) {
+	c := newOffloaderCore(offloaderSpec{own: 1, onHost: true})
+	c.step(PassPlanned{Pass: passing(7)})
+	if got := c.step(ActivationLeft{Prog: 7, Object: 0, Slot: 2}); got != nil {
+		t.Errorf("without an offer: %v", got)
+	}
+	offer := SlotOffered{Prog: 7, Object: 1, Slot: 5}
+	if got := c.step(offer); len(got) != 1 || got[0].(work).do != (passDirect{Slot: 2, Lane: 1, Into: 5, Tokens: 3}) {
+		t.Errorf("with an offer: %v", got)
+	}
+	if got := c.step(offer); got != nil || len(c.leaving) != 0 {
+		t.Errorf("with a second offer: %v; %v wait", got, c.leaving)
+	}
+}

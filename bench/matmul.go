@@ -29,7 +29,7 @@ type MatMulReport struct {
 	Where
 	Model  string `json:"model,omitempty"`
 	Tokens int    `json:"tokens"`
-	// PeakTFLOPS is what fused multiply-adds of fp32 registers reach; 0: on a GPU, or unknown.
+	// PeakTFLOPS is the rate of fused multiply-adds in fp32 registers; 0: on a GPU, or unknown.
 	PeakTFLOPS float64     `json:"peak_tflops,omitempty"`
 	Rows       []MatMulRow `json:"rows"`
 	LeftOut    []string    `json:"left_out,omitempty"`

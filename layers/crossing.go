@@ -40,7 +40,7 @@ func (s Spec) Crosses(v schedule.Visit, block, tokens int) (up, down int64) {
 	case v.Stage == schedule.Expert: // its tokens are in the state
 	case v.Stage == schedule.Route && backward:
 		up = 2*x + sum
-		if s.Config.NormsExperts() { // the input again
+		if s.Config.DenseBesideExperts { // the input again
 			up += x
 		}
 	case v.Stage == schedule.Route:

@@ -45,8 +45,9 @@ func (l *moeLaunch) combineNormed(out, in rows, saved Kept) {
 func (l *moeLaunch) sumGrad(grads, x rows, saved Kept) {
 	kept := l.keptSum(saved)
 	for c := range l.chunks() {
-		fetch(l.s, c, grads, x, kept)
+		fetch(l.s, c, grads, kept)
 		if l.spec.Config.DenseBesideExperts {
+			fetch(l.s, c, x)
 			l.besideSumGrad(grads.of(c), x.of(c), kept.of(c), c)
 			continue
 		}

@@ -12,8 +12,7 @@ func init() {
 		tensors: tensors{
 			RoleEmbed: {"embeddings.weight"}, RoleFinalNorm: {"norm_f.weight"}, RoleAttnNorm: {"norm.weight"}, RoleMLPNorm: {"norm.weight"},
 			RoleQKV:     {"mixer.q_proj.weight", "mixer.k_proj.weight", "mixer.v_proj.weight"},
-			RoleQKVBias: {"mixer.q_proj.bias", "mixer.k_proj.bias", "mixer.v_proj.bias"},
-			RoleO:       {"mixer.o_proj.weight"}, RoleOBias: {"mixer.o_proj.bias"},
+			RoleO:       {"mixer.o_proj.weight"},
 			RoleRecurIn: {"mixer.in_proj.weight"}, RoleRecurInBias: {"mixer.in_proj.bias"},
 			RoleRecurTaps: {"mixer.conv1d.weight"}, RoleRecurTapsBias: {"mixer.conv1d.bias"},
 			RoleRecurDecay: {"mixer.A_log"}, RoleRecurDtBias: {"mixer.dt_bias"}, RoleRecurSkip: {"mixer.D"}, RoleRecurNorm: {"mixer.norm.weight"},
@@ -136,7 +135,7 @@ func (c *Config) nemotronHJSON(m map[string]any) {
 			types[b] = fullAttention
 		}
 	}
-	m["layer_types"], m["attention_bias"], m["mlp_bias"] = types, c.QKVBias, c.MLPBias
+	m["layer_types"], m["mlp_bias"] = types, c.MLPBias
 	if r := c.Mamba2; r != nil {
 		r.json(m)
 		delete(m, "time_step_limit")

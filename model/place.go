@@ -96,7 +96,11 @@ func (n blockNames) place(r Role, e int, stored []Stored) []Stored {
 		return stored
 	}
 	how := n.c.family.places[r]
-	if joined := n.c.joined; n.block < n.c.NumLayers && joined || n.block >= n.c.NumLayers && n.c.aheadJoined {
+	joined := n.c.joined
+	if n.block >= n.c.NumLayers {
+		joined = n.c.aheadJoined
+	}
+	if joined {
 		how = cmp.Or(n.c.family.joined[r], how)
 	}
 	if how == (placed{}) {

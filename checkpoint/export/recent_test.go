@@ -239,7 +239,7 @@ func TestLlamaCppVariants(t *testing.T) {
 	for name, config := range map[string]map[string]any{
 		"a tied head and biases of the MLP": falconConfig(map[string]any{"tie_word_embeddings": true, "mlp_bias": true, "mlp_multipliers": []any{0.9, 1.0}}),
 		"scaled positions":                  falconConfig(map[string]any{"rope_scaling": map[string]any{"rope_type": "linear", "factor": 4.0}}),
-		"groups of experts, and biases":     nemotronConfig(map[string]any{"n_group": 2, "topk_group": 1, "attention_bias": true}),
+		"groups of experts":                 nemotronConfig(map[string]any{"n_group": 2, "topk_group": 1}),
 		"no experts":                        nemotronConfig(map[string]any{"layers_block_type": []any{"attention", "mamba", "attention"}}),
 	} {
 		t.Run(name, func(t *testing.T) { sameLogits(t, run, recurrentModel(t, config), 1e-5) })

@@ -66,7 +66,9 @@ func transpose8(dst *float32, stride int, src operand, rows, n int, s *rowOffset
 	} else {
 		transpose256F32(dst, stride, (*float32)(src.p), offsets, whole)
 	}
-	transposeTo(at(dst, whole*stride), stride, src.at(0, whole), min(rows, 8), n-whole)
+	if whole < n {
+		transposeTo(at(dst, whole*stride), stride, src.at(0, whole), min(rows, 8), n-whole)
+	}
 }
 
 var avx2Widen = widenOf(widen256)

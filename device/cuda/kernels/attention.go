@@ -20,7 +20,7 @@ func init() {
 	})
 }
 
-// MaxHeadDim is the largest Dim of Attention and AttentionBackward, maxSparseDim that of SparseAttention and
+// MaxHeadDim is the largest Dim of Attention and AttentionBackward. maxSparseDim is the largest Dim of SparseAttention and
 // SparseAttentionBackward.
 const MaxHeadDim, maxSparseDim = 512, 256
 

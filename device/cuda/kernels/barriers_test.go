@@ -76,19 +76,29 @@ func TestMissingBarriersOfSplitHeads(t *testing.T) {
 	if testkit.Race {
 		t.Skip("slow under the race detector, which runs the same interpreter in TestOp")
 	}
-	const module = "attention_512"
+	if found := withoutEachBarrier(t, "attention_512", 1, splitHeads); found != 19 {
+		t.Errorf("%d barriers, this test knows 19", found)
+	}
+}
+
+// withoutEachBarrier removes every barrier of a module, or each of which the number is a multiple of every, one at a time.
+// The emulator must notice each, and nothing if none is removed. It returns how many barriers there are.
+func withoutEachBarrier(t *testing.T, module string, every int, run func(*testing.T, *rig) error) int {
+	t.Helper()
 	source := string(kernels.PTX(module))
 	found := regexp.MustCompile(`bar\.sync[^;]*;`).FindAllStringIndex(source, -1)
-	if len(found) != 19 {
-		t.Errorf("%s has %d barriers, this test knows 19", module, len(found))
-	}
-	for _, at := range append([][]int{{0, 0}}, found...) {
+	for n, at := range append([][]int{{0, 0}}, found...) {
+		if n%every != 0 {
+			continue
+		}
 		dev := newRig()
 		dev.modules[module] = testkit.Must(ptx.Parse(module+".ptx", source[:at[0]]+strings.Repeat(" ", at[1]-at[0])+source[at[1]:]))(t)
-		if err := splitHeads(t, dev); (err == nil) != (at[1] == 0) {
-			t.Errorf("without the barrier in line %d of %s.ptx: %v", 1+strings.Count(source[:at[0]], "\n"), module, err)
+		if err := run(t, dev); (err == nil) != (at[1] == 0) {
+			entry := source[:at[0]][strings.LastIndex(source[:at[0]], ".entry")+1:]
+			t.Errorf("without the barrier in line %d of %s.ptx, %.40s: %v", 1+strings.Count(source[:at[0]], "\n"), module, entry, err)
 		}
 	}
+	return len(found)
 }
 
 // splitHeads runs attention over heads of 512 elements, forward and backward.
@@ -114,15 +124,7 @@ func TestMissingBarriersOfChosenKeys(t *testing.T) {
 	if testkit.Race {
 		t.Skip("slow under the race detector, which runs the same interpreter in TestOp")
 	}
-	const module = "attention_sparse_f32_128"
-	source := string(kernels.PTX(module))
-	for _, at := range append([][]int{{0, 0}}, regexp.MustCompile(`bar\.sync[^;]*;`).FindAllStringIndex(source, -1)...) {
-		dev := newRig()
-		dev.modules[module] = testkit.Must(ptx.Parse(module+".ptx", source[:at[0]]+strings.Repeat(" ", at[1]-at[0])+source[at[1]:]))(t)
-		if err := chosenKeys(t, dev); (err == nil) != (at[1] == 0) {
-			t.Errorf("without the barrier in line %d of %s.ptx: %v", 1+strings.Count(source[:at[0]], "\n"), module, err)
-		}
-	}
+	withoutEachBarrier(t, "attention_sparse_f32_128", 1, chosenKeys)
 }
 
 // chosenKeys runs attention to chosen keys, forward and backward, in fp32. Queries choose keys of the first 64 and, after 128

@@ -10,8 +10,8 @@ func init() {
 	add(GatedDeltaBackward)
 }
 
-// Kernels of the gated delta rule, by compute type; see gateddelta.cu. Those of the forward are two, the second with a decay
-// for each channel.
+// Kernels of the gated delta rule, by compute type; see gateddelta.cu. The forward has a second kernel for a decay for each
+// channel.
 var (
 	deltaSystem    = forTypes("gateddelta", "delta_system", 0)
 	channelSystem  = forTypes("gateddelta", "channel_system", channelSystemShared[device.F32])

@@ -2,12 +2,10 @@ package kernels_test
 
 import (
 	"encoding/binary"
-	"regexp"
 	"strings"
 	"testing"
 
 	"mt/base/accounts"
-	"mt/cudart/emu/ptx"
 	"mt/device"
 	"mt/device/conformance"
 	"mt/device/cuda/kernels"
@@ -55,23 +53,10 @@ func TestMoreSequencesThanScratch(t *testing.T) {
 }
 
 // TestMissingBarriersOfDelta removes barriers of the gated delta rule's kernels, one at a time. The
-// emulator notices each. By default a sample is removed, in long tests each.
+// emulator notices each. By default a sample is removed, in long tests a larger one.
 func TestMissingBarriersOfDelta(t *testing.T) {
 	testkit.NotShort(t)
-	const module = "gateddelta"
-	source := string(kernels.PTX(module))
-	found := regexp.MustCompile(`bar\.sync[^;]*;`).FindAllStringIndex(source, -1)
-	for n, at := range append([][]int{{0, 0}}, found...) {
-		if n%32 != 0 && !testkit.LongAsked() {
-			continue
-		}
-		dev := newRig()
-		dev.modules[module] = testkit.Must(ptx.Parse(module+".ptx", source[:at[0]]+strings.Repeat(" ", at[1]-at[0])+source[at[1]:]))(t)
-		if err := manyTiles(dev); (err == nil) != (at[1] == 0) {
-			entry := source[:at[0]][strings.LastIndex(source[:at[0]], ".entry")+1:]
-			t.Errorf("without the barrier in line %d of %s.ptx, %.40s: %v", 1+strings.Count(source[:at[0]], "\n"), module, entry, err)
-		}
-	}
+	withoutEachBarrier(t, "gateddelta", testkit.Every(t, 64), func(_ *testing.T, dev *rig) error { return manyTiles(dev) })
 }
 
 // manyTiles computes the gated delta rule and its backward for heads of two tiles each way, in both compute types and forms.

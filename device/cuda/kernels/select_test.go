@@ -5,12 +5,9 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"os"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
-	"mt/cudart/emu/ptx"
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
@@ -90,16 +87,7 @@ func TestMissingBarriersOfSelectKeys(t *testing.T) {
 	if testkit.Race {
 		t.Skip("slow under the race detector, which runs the same interpreter in TestOp")
 	}
-	const module = "select"
-	source := string(kernels.PTX(module))
-	found := regexp.MustCompile(`bar\.sync[^;]*;`).FindAllStringIndex(source, -1)
-	for _, at := range append([][]int{{0, 0}}, found...) {
-		dev := newRig()
-		dev.modules[module] = testkit.Must(ptx.Parse(module+".ptx", source[:at[0]]+strings.Repeat(" ", at[1]-at[0])+source[at[1]:]))(t)
-		if err := selectSome(t, dev); (err == nil) != (at[1] == 0) {
-			t.Errorf("without the barrier in line %d of %s.ptx: %v", 1+strings.Count(source[:at[0]], "\n"), module, err)
-		}
-	}
+	withoutEachBarrier(t, "select", 1, selectSome)
 }
 
 // selectSome runs every kernel of SelectKeys: by few and many heads, with and without equal scores at the limit.
