@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"math"
 
 	"mt/device"
@@ -18,16 +19,10 @@ const savedTensors = 16
 // device.Align bytes for each tensor of each micro-batch.
 func (r *Run) SavedBytes(l int) int64 {
 	n := r.savedAt(l, r.Spec.Keep.Of(r.Layouts[l].Block))
-	if one := r.Limits.MicroBatches; n > 0 && r.travels(l) && r.Spec.KeptOf.N < one {
+	if n > 0 && r.travels(l) {
 		n = min(n, int64(r.Spec.KeptOf.N)*r.keptBytes(l))
 	}
 	return n
-}
-
-// keptBytes returns the bytes that layer l keeps of one micro-batch.
-func (r *Run) keptBytes(l int) int64 {
-	block := r.Layouts[l].Block
-	return r.Kind(l).SavedBytes(r.Spec, block, r.Spec.Keep.Of(block), r.Limits.MicroBatchTokens) + savedTensors*device.Align
 }
 
 // savedAt returns the bytes that layer l would keep for its backward at the given level, for all
@@ -39,9 +34,6 @@ func (r *Run) savedAt(l int, level layers.Keep) int64 {
 	}
 	return n + int64(r.Limits.MicroBatches)*savedTensors*device.Align
 }
-
-// Keeps reports whether layer l keeps anything of micro-batch mb, if it keeps something at all.
-func (r *Run) Keeps(l, mb int) bool { return !r.travels(l) || r.Spec.KeptOf.Has(mb) }
 
 // savedBytes returns the bytes that all layers of the view r keep on the device for their backward.
 func (r *Run) savedBytes() (n int64) {
@@ -55,27 +47,9 @@ func (r *Run) savedBytes() (n int64) {
 
 // SavedOnHost reports whether what layer l keeps for its backward is in host memory: an experts' sum beside hidden
 // states that are there too, or tensors that travel through slots on the device (Spec.KeptOnHost).
-func (r *Run) SavedOnHost(l int) bool {
-	return r.Spec.OnHost || r.travels(l)
-}
+func (r *Run) SavedOnHost(l int) bool { return r.Spec.OnHost || r.travels(l) }
 
-// travels reports whether what layer l keeps travels to the host and back through slots on the device.
-func (r *Run) travels(l int) bool {
-	b := r.Layouts[l].Block
-	return b < len(r.Spec.KeptOnHost) && r.Spec.KeptOnHost[b] && r.keeps(l) && r.has(l) && r.Spec.Keep.Of(b) > layers.KeepNothing
-}
-
-// KeptSlotBytes returns the size of a slot for what a layer keeps of one micro-batch; 0: no layer of the view r needs one.
-func (r *Run) KeptSlotBytes() (n int64) {
-	for l := range r.Layouts {
-		if r.travels(l) {
-			n = max(n, r.keptBytes(l))
-		}
-	}
-	return n
-}
-
-// KeptByLayer describes each layer's level. The embedding, experts and the head keep only their input.
+// KeptByLayer describes each layer's level, and whether its tensors travel to the host. The embedding, experts and the head keep only their input.
 func (r *Run) KeptByLayer() []string {
 	out := make([]string, len(r.Layouts))
 	for l := range out {
@@ -83,25 +57,25 @@ func (r *Run) KeptByLayer() []string {
 		if r.keeps(l) {
 			level = r.Spec.Keep.Of(r.Layouts[l].Block)
 		}
-		out[l] = level.String()
+		out[l] = level.String() + also(r.travels(l), " on the host")
 	}
 	return out
 }
 
-// keptWhere describes, for the memory table, what the blocks of the view r (of one lane, or of all)
-// keep on the device, or on the host.
-func (r *Run) keptWhere(onHost bool) string {
+// keptHere describes, for the memory table, what the blocks of the view r (of one lane, or of all)
+// keep on the device.
+func (r *Run) keptHere() string {
 	var here layers.Keeps
 	for l, layout := range r.Layouts {
 		if r.has(l) && r.keeps(l) {
 			level := r.Spec.Keep.Of(layout.Block)
-			if r.travels(l) != onHost {
+			if r.travels(l) {
 				level = layers.KeepNothing
 			}
 			here = append(here, level)
 		}
 	}
-	return here.String()
+	return here.String() + also(r.KeptSlotBytes() > 0, fmt.Sprintf(", %d slots for the others", r.KeptSlots))
 }
 
 // keeps reports whether layer l has a backward and is of a kind that can keep tensors.
@@ -303,7 +277,7 @@ const spillMargin = 2
 func (r *Run) stepSeconds(options []saveOption) (most float64) {
 	for lane, v := range r.views() {
 		pace := r.pace(lane)
-		var computes, again, tiles, grads float64
+		var computes, again, tiles, grads, travels float64
 		for l, seconds := range r.weights(pace) {
 			if v.has(l) {
 				computes += seconds
@@ -313,11 +287,15 @@ func (r *Run) stepSeconds(options []saveOption) (most float64) {
 		}
 		for _, o := range options {
 			if o.lane == lane {
-				again += o.saves[layers.KeepAll] - r.Spec.KeptShare(o.block)*o.saves[r.Spec.Keep.Of(o.block)]
+				level, share := r.Spec.Keep.Of(o.block), r.Spec.KeptShare(o.block)
+				again += o.saves[layers.KeepAll] - share*o.saves[level]
+				if r.KeptSlots > 0 && r.Spec.KeptOnHost[o.block] {
+					travels += share * float64(o.bytes[level])
+				}
 			}
 		}
 		tokens := float64(v.spilled()) * float64(r.Limits.Tokens) / float64(r.Limits.MicroBatches)
-		spills := spillMargin * (tokens*float64(r.ActivationBytes(1)) + v.travelBytes())
+		spills := spillMargin * (tokens*float64(r.ActivationBytes(1)) + travels)
 		most = max(most, max(computes/3, (tiles+spills)/pace.Link)+max(computes*2/3+again, (tiles+spills)/pace.Link, grads/pace.Link))
 	}
 	return most

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -248,7 +249,7 @@ func (r *Run) stagingRows(host addRow) {
 		}
 	}
 	if saved > 0 {
-		host("saved for backward", saved, "%s", r.keptWhere(true))
+		host("saved for backward", saved, "%s", cmp.Or(r.TravelWords(), "sums of experts"))
 	}
 	if spills > 0 {
 		host("spilled activations", spills, "layer inputs that do not fit in the slots")
@@ -278,7 +279,7 @@ func (r *Run) deviceRows(dev addRow) {
 		dev("activations", held(n), "%s tokens at the experts of a layer", humanize.Comma(int64(r.Limits.Tokens)))
 	}
 	if n := r.savedBytes(); n > 0 {
-		dev("saved for backward", n, "%s", r.keptWhere(false))
+		dev("saved for backward", n, "%s", r.keptHere())
 	}
 	dev("workspace", held(r.WorkspaceBytes()), "of one launch")
 	if n := r.MatrixBytes(); n > 0 {
