@@ -94,11 +94,8 @@ const spillTries = 8
 // fewer slots, more inputs of layers spill to the host, and the freed memory lets blocks keep more tensors. So
 // chooseSaved predicts the time of a step for several numbers of slots, and takes the shortest. A step with spills must
 // be shorter than one without by the fraction spillWorth.
-func (r *Run) chooseSaved(q Request) {
-	if r.EvalOnly {
-		return
-	}
-	best, bestTime, options := *r, math.Inf(1), r.saveOptions()
+func (r *Run) chooseSaved(q Request, options []saveOption) {
+	best, bestTime := *r, math.Inf(1)
 	for _, slots := range r.slotChoices(q) {
 		r.Depths.ActivationSlots = slots
 		if !r.fillSaved(q, options) {
@@ -113,7 +110,6 @@ func (r *Run) chooseSaved(q Request) {
 		}
 	}
 	*r = best
-	r.chooseTravel(q, options)
 }
 
 // slotChoices returns the numbers of activation slots to try, largest first. The largest has a slot for every

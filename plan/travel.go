@@ -76,7 +76,10 @@ func (r *Run) chooseTravel(q Request, options []saveOption) {
 			}
 		}
 	}
-	*r = best
+	if *r = best; r.KeptSlots > 0 && q.Depths.ActivationSlots == 0 {
+		r.raise(q, &r.Depths.ActivationSlots, r.allActivations())
+		r.fillHost(q, options) // with fewer spills
+	}
 }
 
 // travelGain returns a bound on the seconds that travelling saves in a step: what the host has memory for, at the most
@@ -122,22 +125,24 @@ func (r *Run) send(q Request, options []saveOption, level layers.Keep) bool {
 		}
 	}
 	divide(1)
-	most, each := all, r.travelBytes()
-	if each > 0 && q.HostMemory > 0 {
-		most = int(min(int64(all), (q.HostMemory-r.Table().OnHost())/each+1))
+	if r.fillHost(q, options); r.Spec.KeptOf.N == all {
+		divide(all) // no launch computes everything again, so the workspace is smaller
 	}
-	if each == 0 || most < 1 {
-		return false
+	return slices.Contains(r.Spec.KeptOnHost, true)
+}
+
+// fillHost sets of how many micro-batches tensors travel: as the host has memory for, and as make a step shorter.
+func (r *Run) fillHost(q Request, options []saveOption) {
+	r.Spec.KeptOf.N = 1
+	most, each := r.Spec.KeptOf.Of, r.travelBytes()
+	if each > 0 && q.HostMemory > 0 {
+		most = int(max(1, min(int64(most), (q.HostMemory-r.Table().OnHost())/each+1)))
 	}
 	of := func(n int) float64 {
 		r.Spec.KeptOf.N = n
 		return r.stepSeconds(options)
 	}
-	n := 1 + sort.Search(most-1, func(i int) bool { return of(i+2) >= of(i+1) }) // the time is convex in n
-	if r.Spec.KeptOf.N = n; n == all {
-		divide(n) // no launch computes everything again, so the workspace is smaller
-	}
-	return slices.Contains(r.Spec.KeptOnHost, true)
+	r.Spec.KeptOf.N = 1 + sort.Search(most-1, func(i int) bool { return of(i+2) >= of(i+1) }) // the time is convex in n
 }
 
 // TravelWords describes what travels; "" if nothing does. All of it has the same level.
