@@ -232,7 +232,7 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 			p.Spec.KeptOf = schedule.Share{N: p.Limits.MicroBatches, Of: p.Limits.MicroBatches}
 		}
 		for b := range tr.blocks {
-			p.Spec.KeptOnHost = append(p.Spec.KeptOnHost, b%3 != 1)
+			p.Spec.KeptOnHost = append(p.Spec.KeptOnHost, b%3 != 1 && p.Spec.Keep.Of(b) > layers.KeepNothing)
 		}
 	}
 	if tr.pairs != op.NoPreference {
