@@ -40,6 +40,11 @@ func TestTravelPays(t *testing.T) {
 		"two devices":           {512, true, func(q *Request) { q.Devices, q.Order = 2, schedule.Lanes }},
 		"slots given":           {512, true, func(q *Request) { q.Depths.ActivationSlots = 70 }},
 		"recurrences":           {512, true, func(q *Request) { q.Config, q.HostMemory = testkit.Must(model.Preset("qwen3.5-9b"))(t), 1<<40 }},
+		"MLPs alone": {512, true, func(q *Request) {
+			for b := range q.Config.NumLayers {
+				q.Config.Alone = append(q.Config.Alone, []model.Half{model.FirstHalf, model.SecondHalf}[b%2])
+			}
+		}},
 		"a small host":          {512, false, func(q *Request) { q.HostMemory = 250 << 30 }},
 		"a large device":        {512, false, func(q *Request) { q.DeviceMemory = 2 << 40 }},
 		"a slow link":           {512, false, func(q *Request) { q.Config.IntermediateSize /= 64; q.Config.HiddenSize = 512 }},
@@ -66,6 +71,11 @@ func TestTravelPays(t *testing.T) {
 			}
 			if !moves {
 				return
+			}
+			for l, layout := range r.Layouts {
+				if r.travels(l) && (r.savedAt(l, r.Spec.Keep.Of(layout.Block)) == 0 || r.SavedBytes(l) > int64(r.Spec.KeptOf.N)*r.KeptSlotBytes()) {
+					t.Errorf("layer %d keeps %d bytes of %d micro-batches", l, r.SavedBytes(l), r.Spec.KeptOf.N)
+				}
 			}
 			options := r.saveOptions()
 			if near, far := r.still(q).stepSeconds(options), r.stepSeconds(options); far > (1-travelWorth)*near {
