@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"mt/internal/testkit"
+	"mt/layers"
 	"mt/layers/schedule"
 	"mt/model"
 )
@@ -34,12 +35,13 @@ func TestTravelPays(t *testing.T) {
 		travels bool
 		change  func(*Request)
 	}{
-		"512 rows":              {512, true, nil},
-		"256 rows":              {256, true, nil},
-		"64 rows":               {64, false, nil},
-		"two devices":           {512, true, func(q *Request) { q.Devices, q.Order = 2, schedule.Lanes }},
-		"slots given":           {512, true, func(q *Request) { q.Depths.ActivationSlots = 70 }},
-		"recurrences":           {512, true, func(q *Request) { q.Config, q.HostMemory = testkit.Must(model.Preset("qwen3.5-9b"))(t), 1<<40 }},
+		"512 rows":           {512, true, nil},
+		"256 rows":           {256, true, nil},
+		"64 rows":            {64, false, nil},
+		"as the host allows": {512, true, func(q *Request) { q.HostMemory = 400 << 30 }},
+		"two devices":        {512, true, func(q *Request) { q.Devices, q.Order = 2, schedule.Lanes }},
+		"slots given":        {512, true, func(q *Request) { q.Depths.ActivationSlots = 70 }},
+		"recurrences":        {512, true, func(q *Request) { q.Config, q.HostMemory = testkit.Must(model.Preset("qwen3.5-9b"))(t), 1<<40 }},
 		"MLPs alone": {512, true, func(q *Request) {
 			for b := range q.Config.NumLayers {
 				q.Config.Alone = append(q.Config.Alone, []model.Half{model.FirstHalf, model.SecondHalf}[b%2])
@@ -66,20 +68,27 @@ func TestTravelPays(t *testing.T) {
 			if over := beyond(r, q); over != "" || moves != c.travels || moves != (r.KeptSlots > 0) || moves != (r.TravelWords() != "") || moves != (r.TravelSpares() > 0) {
 				t.Fatalf("%q travels, want %t: %s", r.TravelWords(), c.travels, over)
 			}
-			if q.StateDir != (r.StateOnDisk != nil) {
-				t.Error("states on disks:", r.StateOnDisk)
+			if q.StateDir { // also where some of the host is left
+				q.HostMemory = 0
+				if r.chooseTravel(q, r.saveOptions()); r.StateOnDisk == nil || r.KeptSlots > 0 {
+					t.Errorf("%q travels beside states on disks", r.TravelWords())
+				}
 			}
 			if !moves {
 				return
 			}
-			for l, layout := range r.Layouts {
-				if r.travels(l) && (r.savedAt(l, r.Spec.Keep.Of(layout.Block)) == 0 || r.SavedBytes(l) > int64(r.Spec.KeptOf.N)*r.KeptSlotBytes()) {
-					t.Errorf("layer %d keeps %d bytes of %d micro-batches", l, r.SavedBytes(l), r.Spec.KeptOf.N)
+			options, near := r.saveOptions(), r.still(q)
+			for level := layers.KeepAttention; level <= layers.KeepAll; level++ {
+				v := *near
+				v.send(q, options, level)
+				for l := range v.Layouts {
+					if each := v.KeptSlotBytes(); v.travels(l) && (v.SavedBytes(l) == 0 || v.SavedBytes(l) > int64(v.Spec.KeptOf.N)*each) {
+						t.Errorf("%s, layer %d keeps %d bytes", v.TravelWords(), l, v.SavedBytes(l))
+					}
 				}
 			}
-			options := r.saveOptions()
-			if near, far := r.still(q).stepSeconds(options), r.stepSeconds(options); far > (1-travelWorth)*near {
-				t.Errorf("a step takes about %g s, and %g s where nothing travels", far, near)
+			if still, moving := near.stepSeconds(options), r.stepSeconds(options); moving > (1-travelWorth)*still {
+				t.Errorf("a step takes about %g s, and %g s where nothing travels", moving, still)
 			}
 		})
 	}
