@@ -113,7 +113,7 @@ func (r *Run) send(q Request, options []saveOption, level layers.Keep) bool {
 	divide := func(n int) {
 		r.KeptSlots, r.Spec.KeptOf, r.Spec.KeptOnHost, r.Spec.Keep = travelSlots, schedule.Share{N: n, Of: all}, make([]bool, blocks), layers.KeepIn(blocks, layers.KeepNothing)
 		for _, o := range options {
-			r.Spec.KeptOnHost[o.block], r.Spec.Keep[o.block] = o.bytes[level] > 0, level
+			r.Spec.KeptOnHost[o.block], r.Spec.Keep[o.block] = true, level
 		}
 		room := r.room(q, r.Table())
 		r.Spec.Keep = layers.KeepIn(blocks, layers.KeepNothing)

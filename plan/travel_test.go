@@ -52,7 +52,7 @@ func TestTravelPays(t *testing.T) {
 		"a slow link":           {512, false, func(q *Request) { q.Config.IntermediateSize /= 64; q.Config.HiddenSize = 512 }},
 		"one memory":            {512, false, func(q *Request) { q.OneMemory, q.HostMemory = true, 512<<30 }},
 		"computed in place":     {512, false, func(q *Request) { q.Unified, q.HostMemory = true, 512<<30 }},
-		"states on disks":       {512, false, func(q *Request) { q.StateDir, q.HostMemory = true, 200<<30 }},
+		"states on disks":       {512, false, func(q *Request) { q.StateDir, q.HostMemory, q.Depths.ActivationSlots = true, 200<<30, 70 }},
 		"an evaluation":         {512, false, func(q *Request) { q.EvalOnly = true }},
 		"hidden states on host": {512, false, func(q *Request) { q.HiddenStates = "host" }},
 		"all computed again":    {512, false, func(q *Request) { q.Recompute = "full" }},
@@ -73,6 +73,9 @@ func TestTravelPays(t *testing.T) {
 				if r.chooseTravel(q, r.saveOptions()); r.StateOnDisk == nil || r.KeptSlots > 0 {
 					t.Errorf("%q travels beside states on disks", r.TravelWords())
 				}
+			}
+			if r.Spec.OnHost && r.Spec.Keep.Anything() {
+				t.Errorf("%s is kept beside hidden states on the host", r.Spec.Keep)
 			}
 			if !moves {
 				return
