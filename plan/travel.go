@@ -58,10 +58,11 @@ func (r *Run) travelBytes() (n int64) {
 
 // chooseTravel lets what blocks keep travel if that makes a step shorter. It tries every level, with as many activation
 // slots as r has and, if the request leaves their number open, with one for each activation. Nothing travels where host
-// and device share one memory, or where the host lacks memory for states.
+// and device share one memory, or where the host lacks memory for states, or with several devices: stepSeconds does not
+// know when these wait for each other.
 func (r *Run) chooseTravel(q Request, options []saveOption) {
 	best, bestTime := *r, r.stepSeconds(options)*(1-travelWorth)
-	if r.OneMemory || r.StateOnDisk != nil || r.travelGain(q, options) < travelWorth*bestTime {
+	if r.OneMemory || r.StateOnDisk != nil || r.Lane != nil || r.travelGain(q, options) < travelWorth*bestTime {
 		return
 	}
 	for _, slots := range slices.Compact([]int{r.Depths.ActivationSlots, r.slotChoices(q)[0]}) {

@@ -39,7 +39,7 @@ func TestTravelPays(t *testing.T) {
 		"256 rows":           {256, true, nil},
 		"64 rows":            {64, false, nil},
 		"as the host allows": {512, true, func(q *Request) { q.HostMemory = 400 << 30 }},
-		"two devices":        {512, true, func(q *Request) { q.Devices, q.Order = 2, schedule.Lanes }},
+		"two devices":        {512, false, func(q *Request) { q.Devices, q.Order = 2, schedule.Lanes }},
 		"slots given":        {512, true, func(q *Request) { q.Depths.ActivationSlots = 70 }},
 		"recurrences":        {512, true, func(q *Request) { q.Config, q.HostMemory = testkit.Must(model.Preset("qwen3.5-9b"))(t), 1<<40 }},
 		"MLPs alone": {512, false, func(q *Request) {
@@ -105,9 +105,6 @@ func TestTravelFits(t *testing.T) {
 		q := with512GiB(t, 16+rnd.Intn(600))
 		q.Config.NumLayers = 4 + rnd.Intn(25)
 		q.DeviceMemory, q.HostMemory = int64(20+rnd.Intn(60))<<30, int64(100+rnd.Intn(900))<<30
-		if rnd.Intn(3) == 0 {
-			q.Devices, q.Order = 2, schedule.Lanes
-		}
 		r, err := Resolve(q)
 		if err != nil {
 			continue
