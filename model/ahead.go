@@ -36,6 +36,8 @@ func (c *Config) PredictAhead() error {
 		return fmt.Errorf("the multi-token prediction of %s is not supported", c.Arch)
 	case c.OutputRouterLogits:
 		return fmt.Errorf("output_router_logits: the balancing loss is not supported beside multi-token prediction")
+	case c.aheadOwn:
+		return fmt.Errorf("mtp_use_dedicated_embeddings: a second embedding for multi-token prediction is not supported: set train_mtp to false")
 	}
 	c.Ahead = 1
 	if of := 0; f.ahead.module != "" && c.HasExperts(of) != c.HasExperts(c.NumLayers) { // a module beside the model counts from 0

@@ -25,3 +25,12 @@ func TestLayerNameOfPredictionAhead(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// TestOwnEmbeddingAhead: a module that has its own embedding is not trained.
+func TestOwnEmbeddingAhead(t *testing.T) {
+	c, err := parse(t, changed("qwen3_5_text", map[string]any{"mtp_use_dedicated_embeddings": true}))
+	testkit.NoError(t, err)
+	if err := c.PredictAhead(); err == nil || !strings.Contains(err.Error(), "mtp_use_dedicated_embeddings: ") || c.Ahead != 0 {
+		t.Errorf("%v, and %d modules", err, c.Ahead)
+	}
+}

@@ -213,6 +213,7 @@ type Config struct {
 	othersNamed bool
 	joined      bool // experts are stored as the family's joined says
 	aheadJoined bool // the same for the experts of multi-token prediction
+	aheadOwn    bool // the module for multi-token prediction has its own embedding
 	turned      bool // expert matrices are stored transposed, compared with the family's places
 	// headTells: the config does not say whether embeddings are tied, so the weights decide.
 	headTells bool

@@ -12,7 +12,7 @@ import (
 func init() {
 	register(family{
 		arch: "MuseGlimmerForConditionalGeneration", modelType: "muse_glimmer",
-		nested:   &nested{key: "text_config", types: []string{"muse_glimmer_text"}, alone: "muse_glimmer_text", topTies: true, headTells: true},
+		nested:   &nested{key: "text_config", types: []string{"muse_glimmer_text"}, alone: "muse_glimmer_text", topTies: true},
 		prefixes: towerPrefixes,
 		defaults: map[string]any{"vocab_size": 202048, "hidden_size": 6656, "intermediate_size": 19968, "num_hidden_layers": 52,
 			"num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,

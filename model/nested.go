@@ -13,11 +13,11 @@ type nested struct {
 	types []string // the possible values of model_type in the mapping
 	alone string   // the model_type of the family of the language model alone
 	flat  bool     // the keys may be at the top instead, as in older files
-	// topTies says that tie_word_embeddings at the top of the file overrides the one in the
-	// language model's mapping.
+	// topTies says that tie_word_embeddings at the top of the file overrides the one in the language
+	// model's mapping. That one counts in families with flat alone.
 	topTies bool
-	// headTells says that without tie_word_embeddings anywhere in the file, embeddings are tied if
-	// the directory has no tensor for the head.
+	// headTells says that without a tie_word_embeddings that counts, embeddings are tied if the
+	// directory has no tensor for the head.
 	headTells bool
 }
 
@@ -33,6 +33,9 @@ func (a *family) fields(top *fields) *fields {
 		if f = a.nested.fields(top); f == nil {
 			return nil
 		}
+	}
+	if a.nested != nil && a.nested.topTies && !a.nested.flat {
+		delete(f.vals, tiedKey)
 	}
 	f.renamed(a.names, a.eitherName)
 	f.setDefaults(a.defaults)

@@ -141,6 +141,9 @@ func TestTowerSpellings(t *testing.T) {
 			return c.MLA.KVRank == 10 && c.SigmoidScores && c.RopeInterleaved && !c.TieEmbeddings && c.headTells && c.Class == "KimiK25ForConditionalGeneration" &&
 				c.Layers()[1].Params[0].Stored[0].Name == "language_model.model.layers.0.input_layernorm.weight"
 		}},
+		"Kimi-K2.5 untied in the part": {text(kimi, map[string]any{"tie_word_embeddings": false}), func(c *Config) bool { return c.headTells }},
+		"Muse-Glimmer tied in the part": {map[string]any{"architectures": nil, "model_type": "muse_glimmer", "text_config": map[string]any{"tie_word_embeddings": true}},
+			func(c *Config) bool { return !c.TieEmbeddings && !c.headTells }},
 		"Kimi-K2": {with(kimi["text_config"].(map[string]any), map[string]any{"architectures": []any{"DeepseekV3ForCausalLM"}}), func(c *Config) bool {
 			return c.SigmoidScores && c.MLA.KVRank == 10 && c.ModelType == "deepseek_v3"
 		}},

@@ -72,6 +72,7 @@ func (c *Config) qwen35(f *fields) {
 	c.biases(f)
 	c.gatedDeltaFields(f)
 	c.sections(f)
+	c.aheadOwn = f.bool("mtp_use_dedicated_embeddings", false)
 }
 
 func (c *Config) qwen35JSON(m map[string]any) {

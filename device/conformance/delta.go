@@ -178,7 +178,8 @@ func newDeltaRig(r *rig, sh deltaCase, byChannel bool) deltaRig {
 // scores, and gradients of these. Each rounding adds up to 0.9 to an element and independently 0.05 to 0.1 to the root of
 // the mean square. The numbers are those of fp64 with these roundings (TestDeltaRoundings), and a tenth.
 var deltaRoundings = map[string]float64{"O": 2, "States": 1.5, "Last": 1.36, "DQKV": 1.7, "DGates": 3.6, "DALog": 1.5, "DDtBias": 1.6,
-	"O by channel": 2, "States by channel": 1.9, "Last by channel": 1.5}
+	"O by channel": 2, "States by channel": 1.9, "Last by channel": 1.5,
+	"DQKV by channel": 1.6, "DGates by channel": 2.6, "DALog by channel": 2.6, "DDtBias by channel": 2.63, "DA by channel": 2.76}
 
 // expect sets the expected content of a, an output. computing is the allowed error of the computation in fp32, relative
 // to the largest element. It comes from norms, gates, and sums over a chunk and over a state. Solving the chunk's linear

@@ -53,6 +53,8 @@ func (a *rounded) round(site string, x matrix) matrix {
 // chunk holds a chunk of a head: raw rows of q and k, v, dO, reciprocal lengths and gates of tokens, the system's
 // inverse M, and scores. qFrom and kFrom are rows of q and k with their lengths, decayed since the chunk's start. The
 // state is kept by keep, for each channel, and receives rows written times the new values, which are scaled by scale.
+// Its gradient receives qRead and kRead, scaled by qScale and kScale. With a decay for each channel gamma has the sums
+// of gates before a token, and qLocal, kLocal and kUntil rows decayed since the start of a block of 16, or up to its end.
 type chunk struct {
 	n, at                      int
 	q, k, v, do                [][]float64
@@ -61,6 +63,10 @@ type chunk struct {
 	qFrom, kFrom, near, scores matrix
 	written                    [][]float64
 	scale, keep                []float64
+	qRead, kRead               [][]float64
+	qScale, kScale             []float64
+	gamma                      matrix
+	qLocal, kLocal, kUntil     matrix
 	system                     matrix
 }
 
@@ -111,8 +117,9 @@ func (a *rounded) byHead(c *chunk, h int) {
 	for i := range c.n {
 		c.to = append(c.to, c.decay(c.n-1, i))
 		c.scale = append(c.scale, c.to[i]*c.rk[i])
+		c.qScale, c.kScale = append(c.qScale, c.from[i]*c.rq[i]), append(c.kScale, c.from[i]*c.rk[i])
 	}
-	c.keep, c.written = filled(a.KeyDim, c.from[c.n-1]), c.k
+	c.keep, c.written, c.qRead, c.kRead = filled(a.KeyDim, c.from[c.n-1]), c.k, c.q, c.k
 	c.qFrom = product(c.n, a.KeyDim, 1, func(i, e, _ int) float64 { return c.from[i] * c.rq[i] * c.q[i][e] })
 	c.kFrom = product(c.n, a.KeyDim, 1, func(i, e, _ int) float64 { return c.from[i] * c.rk[i] * c.k[i][e] })
 	c.near = product(c.n, c.n, 1, func(i, e, _ int) float64 { return c.rk[i] * c.rk[e] * c.decay(i, e) * dot(c.k[i], c.k[e]) })
@@ -134,12 +141,15 @@ func (a *rounded) byChannel(c *chunk, h int) {
 	c.qFrom = rows("rows", c.q, func(i, e int) float64 { return c.rq[i] * math.Exp(gamma[i+1][e]) })
 	c.kFrom = rows("rows", c.k, func(i, e int) float64 { return c.rk[i] * math.Exp(gamma[i+1][e]) })
 	c.written = rows("rows", c.k, func(i, e int) float64 { return c.rk[i] * math.Exp(gamma[c.n][e]-gamma[i+1][e]) })
-	c.scale = filled(c.n, 1)
+	c.scale, c.qScale, c.kScale = filled(c.n, 1), filled(c.n, 1), filled(c.n, 1)
+	c.qRead, c.kRead, c.gamma = c.qFrom, c.kFrom, gamma
 	for _, g := range gamma[c.n] {
 		c.keep = append(c.keep, math.Exp(g))
 	}
 	local := func(i, e int) float64 { return math.Exp(gamma[i+1][e] - gamma[i/16*16][e]) }
 	q, k := rows("factors", c.q, local), rows("factors", c.k, local)
+	c.qLocal, c.kLocal = q, k
+	c.kUntil = rows("factors", c.k, func(i, e int) float64 { return math.Exp(gamma[min(c.n, i/16*16+16)][e] - gamma[i+1][e]) })
 	earlier := make([]matrix, 4)
 	for b := range earlier {
 		earlier[b] = rows("factors", c.k, func(i, e int) float64 {
@@ -260,7 +270,7 @@ func (a *rounded) backward() {
 // chunkBackward adds the gradients of a chunk, and returns the gradient of the state before it. grad is that of the
 // state after it.
 func (a *rounded) chunkBackward(c chunk, h int, first bool, grad matrix) matrix {
-	n, K, V, kh := c.n, a.KeyDim, a.ValueDim, h/(a.Heads/a.KeyHeads)
+	n, K, V := c.n, a.KeyDim, a.ValueDim
 	state := product(K, V, 1, func(i, j, _ int) float64 {
 		if first {
 			return 0
@@ -271,10 +281,36 @@ func (a *rounded) chunkBackward(c chunk, h int, first bool, grad matrix) matrix 
 	read, values := a.write(c, r)
 	values = a.round("values", values)
 	y := a.round("read", product(n, V, n, func(e, j, i int) float64 { return c.scores[i][e] * c.do[i][j] }))
-	left := product(n, V, K, func(i, j, e int) float64 { return c.to[i] * c.rk[i] * c.k[i][e] * g[e][j] })
+	left := product(n, V, K, func(i, j, e int) float64 { return c.scale[i] * c.written[i][e] * g[e][j] })
 	y = a.round("dvalues", y.plus(left))
 	exact := product(n, V, n, func(e, j, i int) float64 { return c.system[i][e] * y[i][j] })
 	dx := a.round("drest", exact)
+	for i := range n {
+		copy(a.dqkv[(c.at+i)*a.width()+2*a.KeyHeads*K+h*V:], exact[i])
+	}
+	through := a.byHeadBackward
+	if a.ByChannel {
+		through = a.byChannelBackward
+	}
+	through(c, h, chunkGrads{state, r, g, read, values, left, dx})
+	if grad = product(K, V, 1, func(e, j, _ int) float64 { return c.keep[e] * grad[e][j] }); first {
+		return grad
+	}
+	grad = a.update("dread", c, grad, c.kRead, func(i, j int) float64 { return -c.kScale[i] * exact[i][j] })
+	return a.update("dout", c, grad, c.qRead, func(i, j int) float64 { return c.qScale[i] * c.do[i][j] })
+}
+
+func (a *rounded) width() int { return 2*a.KeyHeads*a.KeyDim + a.Heads*a.ValueDim }
+
+// chunkGrads are the matrices of a chunk by which its keys and gates change the loss: the state before it, exact and
+// rounded, the gradient of the state after it, what the keys read, the new values, what the new values' gradient
+// receives from the state, and the gradient of V.
+type chunkGrads struct{ state, r, g, read, values, left, dx matrix }
+
+// byHeadBackward adds the gradients of gates, q and k of a chunk.
+func (a *rounded) byHeadBackward(c chunk, h int, m chunkGrads) {
+	n, K, V, kh := c.n, a.KeyDim, a.ValueDim, h/(a.Heads/a.KeyHeads)
+	state, r, g, read, values, left, dx := m.state, m.r, m.g, m.read, m.values, m.left, m.dx
 	out := product(n, V, K, func(i, j, e int) float64 { return c.qFrom[i][e] * r[e][j] })
 	reads := product(n, n, V, func(i, e, j int) float64 { return c.do[i][j] * values[e][j] * c.decay(i, e) * c.rq[i] * c.rk[e] })
 	nears := product(n, n, V, func(i, e, j int) float64 {
@@ -308,10 +344,9 @@ func (a *rounded) chunkBackward(c chunk, h int, first bool, grad matrix) matrix 
 		a.da[h], a.dt[h] = a.da[h]+sum*c.g[i], a.dt[h]+d
 	}
 	reads, nears = a.round("dreads", reads), a.round("dnears", nears)
-	width := 2*a.KeyHeads*K + a.Heads*V
+	width := a.width()
 	for i := range n {
-		dq, dk, dv := a.dqkv[(c.at+i)*width+kh*K:][:K], a.dqkv[(c.at+i)*width+(a.KeyHeads+kh)*K:][:K], a.dqkv[(c.at+i)*width+2*a.KeyHeads*K+h*V:]
-		copy(dv, exact[i])
+		dq, dk := a.dqkv[(c.at+i)*width+kh*K:][:K], a.dqkv[(c.at+i)*width+(a.KeyHeads+kh)*K:][:K]
 		for e := range K {
 			dq[e] += c.rq[i] * c.from[i] * dot(c.do[i], r[e])
 			dk[e] += c.rk[i] * (c.to[i]*dot(values[i], g[e]) - c.from[i]*dot(dx[i], r[e]))
@@ -321,11 +356,74 @@ func (a *rounded) chunkBackward(c chunk, h int, first bool, grad matrix) matrix 
 			}
 		}
 	}
-	if grad = grad.times(c.from[n-1]); first {
-		return grad
+}
+
+// byChannelBackward is byHeadBackward with a decay for each channel. Pairs of tokens in different blocks of 16 have
+// rounded factors, of which γ has the same.
+func (a *rounded) byChannelBackward(c chunk, h int, m chunkGrads) {
+	n, K, V := c.n, a.KeyDim, a.ValueDim
+	pairs := func(site string, x [][]float64, by []float64, diagonal bool) matrix {
+		return a.round(site, product(n, n, V, func(i, e, j int) float64 {
+			if e > i || e == i && !diagonal {
+				return 0
+			}
+			return by[i] * c.rk[e] * x[i][j] * m.values[e][j]
+		}))
 	}
-	grad = a.update("dread", c, grad, c.k, func(i, j int) float64 { return -c.from[i] * c.rk[i] * exact[i][j] })
-	return a.update("dout", c, grad, c.q, func(i, j int) float64 { return c.from[i] * c.rq[i] * c.do[i][j] })
+	dx := m.dx.times(-1)
+	reads, nears := pairs("dreads", c.do, c.rq, true), pairs("dnears", dx, c.rk, false)
+	for i := range n {
+		a.dgates[(c.at+i)*a.GateStride+h] = dot(m.dx[i], m.values[i]) * (1 - c.beta[i]) / c.beta[i]
+	}
+	for e := range K {
+		gamma := a.channelBackward(c, h, e, m, dx, reads, nears)
+		sum, rate := 0.0, math.Exp(a.aLog[h])
+		for i := n - 1; i >= 0; i-- {
+			sum += gamma[i]
+			at := ((c.at+i)*a.Heads+h)*K + e
+			x := a.A[at] + a.dtBias[h*K+e]
+			d := -sum * rate / (1 + math.Exp(-x))
+			a.DA[at] = d
+			a.da[h], a.dt[h*K+e] = a.da[h]-sum*rate*softplus(x), a.dt[h*K+e]+d
+		}
+	}
+}
+
+// channelBackward adds the gradients of q and k of channel e and returns those of γ.
+func (a *rounded) channelBackward(c chunk, h, e int, m chunkGrads, dx, reads, nears matrix) []float64 {
+	n, K, gamma := c.n, a.KeyDim, make([]float64, c.n)
+	decay := func(from, to int) float64 { return math.Exp(c.gamma[to][e] - c.gamma[from][e]) } // by tokens from … to−1
+	for i := range n {
+		begin, end := i/16*16, min(n, i/16*16+16)
+		q, k, w, inQ, inK, inW := c.rq[i]*decay(0, begin)*dot(c.do[i], m.r[e]), c.rk[i]*decay(0, begin)*dot(dx[i], m.r[e]),
+			c.rk[i]*decay(end, n)*dot(m.values[i], m.g[e]), 0.0, 0.0, 0.0
+		if i < n-1 {
+			gamma[n-1] += c.kUntil[i][e] * w
+		}
+		for t := range n {
+			switch {
+			case t < begin:
+				by := decay(t/16*16+16, begin) * c.kUntil[t][e]
+				q, k = q+reads[i][t]*by, k+nears[i][t]*by
+			case t < i:
+				by := decay(t+1, i+1) * c.k[t][e]
+				inQ, inK = inQ+reads[i][t]*by, inK+nears[i][t]*by
+			case t >= end:
+				w += decay(end, t/16*16) * (reads[t][i]*c.qLocal[t][e] + nears[t][i]*c.kLocal[t][e])
+			case t > i:
+				inW += decay(i+1, t+1) * (reads[t][i]*c.q[t][e] + nears[t][i]*c.k[t][e])
+			}
+		}
+		gamma[i] += c.qLocal[i][e]*q + c.kLocal[i][e]*k + c.q[i][e]*inQ + c.k[i][e]*(inK-inW)
+		if i < n-1 {
+			gamma[i] -= c.kUntil[i][e] * w
+		}
+		local, row := decay(begin, i+1), a.dqkv[(c.at+i)*a.width():]
+		row[h*K+e] += local*q + inQ + reads[i][i]*c.k[i][e]
+		row[(a.KeyHeads+h)*K+e] += local*k + inK + decay(i+1, end)*w + inW + reads[i][i]*c.q[i][e]
+	}
+	gamma[n-1] += c.keep[e] * dot(m.state[e], m.g[e])
+	return gamma
 }
 
 // deltaSites are the names of all roundings.
@@ -341,6 +439,7 @@ func (a rounded) errors(only map[string]bool) map[string]roundingError {
 	fresh := func() *rounded {
 		b := a
 		b.only, b.o, b.states, b.last = only, make([]float64, len(a.do)), make([]float64, (T+63)/64*C), make([]float64, C)
+		b.DA = make([]float64, len(a.A))
 		b.dqkv, b.dgates, b.da, b.dt = make([]float64, len(a.qkv)), make([]float64, len(a.gates)), slices.Clone(a.da), slices.Clone(a.dt)
 		return &b
 	}
@@ -355,13 +454,10 @@ func (a rounded) errors(only map[string]bool) map[string]roundingError {
 	for name, x := range map[string][2][]float64{"O": {got.o, want.o}, "States": {got.states, want.states}, "Last": {got.last[:len(last)], last}} {
 		errors[name] = compareRounded(x[0], x[1])
 	}
-	if a.ByChannel { // its backward rounds nothing
-		return errors
-	}
 	want.GatedDeltaBackward(want.dqkv, want.dgates, want.da, want.dt, a.do, a.qkv, a.gates, a.aLog, a.dtBias)
 	got.states = want.states
 	got.backward()
-	for name, x := range map[string][2][]float64{"DQKV": {got.dqkv, want.dqkv}, "DGates": {got.dgates, want.dgates}, "DALog": {got.da, want.da}, "DDtBias": {got.dt, want.dt}} {
+	for name, x := range map[string][2][]float64{"DQKV": {got.dqkv, want.dqkv}, "DGates": {got.dgates, want.dgates}, "DALog": {got.da, want.da}, "DDtBias": {got.dt, want.dt}, "DA": {got.DA, want.DA}} {
 		errors[name] = compareRounded(x[0], x[1])
 	}
 	return errors
@@ -390,7 +486,7 @@ func newRounded(t *testing.T, sh deltaCase, form string, forgets bool) rounded {
 	a.da, a.dt = r.f32("DALog", d.Heads).v, r.f32("DDtBias", d.Decays()).v
 	if forgets {
 		d.forget(r)
-		a.da, a.dt = make([]float64, sh.heads), make([]float64, sh.heads)
+		a.da, a.dt = make([]float64, sh.heads), make([]float64, d.Decays())
 	}
 	a.qkv, a.gates, a.aLog, a.dtBias = d.qkv.v, d.gates.v, d.aLog.v, d.dtBias.v
 	return a

@@ -31,8 +31,9 @@ func (w *Workspace) runBlocks(p *parallel.Pool) {
 	}
 }
 
-// panelStride returns the distance between two packed panels, in packed elements, if a panel holds k elements of K.
-func (w *Workspace) panelStride(k int) int { return roundUp(w.layout.steps(k), kGrain) * w.level.nr }
+// panelStride returns the distance between two packed panels, in packed elements, if a panel holds k elements of K. It
+// is a cache line more than they take, so that panels that are packed together fall into different sets of a cache.
+func (w *Workspace) panelStride(k int) int { return roundUp(w.layout.steps(k), kGrain)*w.level.nr + cacheLine/4 }
 
 // panelsBefore returns the offset at which the packed panels of block kb of K begin. All earlier blocks have the full
 // length kc.

@@ -161,6 +161,11 @@ func packB512F32(dst *float32, stride int, src *float32, ld int, panels int, k i
 //go:noescape
 func transpose512F32(dst *float32, stride int, src *float32, offsets *[16]int, n int)
 
+// packB256F32 copies k rows of src, ld apart, into panels of 16 columns, stride apart.
+//
+//go:noescape
+func packB256F32(dst *float32, stride int, src *float32, ld int, panels int, k int)
+
 // transpose256F32 writes the transpose of 8 rows of n elements, which begin at src plus offsets
 // bytes, to rows of 8 floats, stride apart; n is a multiple of 8.
 //
@@ -184,6 +189,9 @@ func packB512BF16(dst *float32, stride int, src *uint16, ld int, panels int, k i
 
 //go:noescape
 func transpose512BF16(dst *float32, stride int, src *uint16, offsets *[16]int, n int)
+
+//go:noescape
+func packB256BF16(dst *float32, stride int, src *uint16, ld int, panels int, k int)
 
 //go:noescape
 func transpose256BF16(dst *float32, stride int, src *uint16, offsets *[8]int, n int)

@@ -29772,6 +29772,40 @@ done:
 	VZEROUPPER
 	RET
 
+// func packB256F32(dst *float32, stride int, src *float32, ld int, panels int, k int)
+// Requires: AVX, MMX+
+TEXT ·packB256F32(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), AX
+	MOVQ stride+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ ld+24(FP), BX
+	MOVQ panels+32(FP), SI
+	MOVQ k+40(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x02, BX
+
+row:
+	MOVQ DX, R8
+	MOVQ AX, R9
+	MOVQ SI, R10
+
+panel:
+	PREFETCHT0 (R8)(BX*4)
+	VMOVUPS    (R8), Y0
+	VMOVUPS    32(R8), Y1
+	VMOVUPS    Y0, (R9)
+	VMOVUPS    Y1, 32(R9)
+	ADDQ       $0x00000040, R8
+	ADDQ       CX, R9
+	DECQ       R10
+	JNE        panel
+	ADDQ       BX, DX
+	ADDQ       $0x00000040, AX
+	DECQ       DI
+	JNE        row
+	VZEROUPPER
+	RET
+
 // func transpose256F32(dst *float32, stride int, src *float32, offsets *[8]int, n int)
 // Requires: AVX
 TEXT ·transpose256F32(SB), NOSPLIT, $0-40
@@ -30448,6 +30482,42 @@ tail:
 	ADDQ        $0x00000020, DI
 
 done:
+	VZEROUPPER
+	RET
+
+// func packB256BF16(dst *float32, stride int, src *uint16, ld int, panels int, k int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·packB256BF16(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), AX
+	MOVQ stride+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ ld+24(FP), BX
+	MOVQ panels+32(FP), SI
+	MOVQ k+40(FP), DI
+	SHLQ $0x02, CX
+	SHLQ $0x01, BX
+
+row:
+	MOVQ DX, R8
+	MOVQ AX, R9
+	MOVQ SI, R10
+
+panel:
+	PREFETCHT0 (R8)(BX*4)
+	VPMOVZXWD  (R8), Y0
+	VPSLLD     $0x10, Y0, Y0
+	VPMOVZXWD  16(R8), Y1
+	VPSLLD     $0x10, Y1, Y1
+	VMOVUPS    Y0, (R9)
+	VMOVUPS    Y1, 32(R9)
+	ADDQ       $0x00000020, R8
+	ADDQ       CX, R9
+	DECQ       R10
+	JNE        panel
+	ADDQ       BX, DX
+	ADDQ       $0x00000040, AX
+	DECQ       DI
+	JNE        row
 	VZEROUPPER
 	RET
 

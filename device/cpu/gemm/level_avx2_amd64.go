@@ -7,8 +7,7 @@ const nr256 = 16
 // peakSums is how many registers the functions peak… sum to.
 const peakSums = 12
 
-// avx2 is the level for processors with AVX2. Plain Go packs operands that need no transposition, at almost the rate of
-// memory.
+// avx2 is the level for processors with AVX2. Plain Go packs rows of A, at almost the rate of memory.
 var avx2 = &level{
 	name: "avx2",
 	mr:   6,
@@ -30,14 +29,16 @@ var avx2 = &level{
 
 // packB256 is layout.packB for AVX2.
 func packB256(dst *float32, stride int, b operand, n, k int) {
-	if !b.bf16 {
-		packPanels(dst, stride, nr256, b, n, k)
-		return
+	panels := n / nr256
+	switch {
+	case panels == 0:
+	case b.bf16:
+		packB256BF16(dst, stride, (*uint16)(b.p), b.ld, panels, k)
+	default:
+		packB256F32(dst, stride, (*float32)(b.p), b.ld, panels, k)
 	}
-	for j := 0; j < n; j += nr256 {
-		for i := range k {
-			avx2Widen(at(dst, j/nr256*stride+i*nr256), (*uint16)(b.at(i, j).p), min(nr256, n-j))
-		}
+	if whole := panels * nr256; whole < n {
+		packPanels(at(dst, panels*stride), stride, nr256, b.at(0, whole), n-whole, k)
 	}
 }
 

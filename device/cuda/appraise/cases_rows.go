@@ -169,26 +169,27 @@ func (z Size) recurrences(dt device.DType) []Case {
 		}
 		return 1, 1
 	}
+	shape := map[bool]string{false: table(T, C), true: table(T, C) + ", decays by channel"}
 	delta := func(byChannel bool) Case {
-		shape := table(T, C)
-		if byChannel {
-			shape += ", decays by channel"
-		}
-		return Case{Name: "GatedDelta", Shape: shape, DType: dt, alike: columns, make: func(r *rig) device.Op {
+		return Case{Name: "GatedDelta", Shape: shape[byChannel], DType: dt, alike: columns, make: func(r *rig) device.Op {
 			a := z.delta(r)
 			a.ByChannel = byChannel
 			return &op.GatedDelta{DeltaShape: a, O: r.random(dt, T*C), QKV: r.random(dt, T*a.Width()), Gates: r.random(dt, T*a.GateStride), A: r.random(dt, T*a.Decays()),
 				ALog: r.random(device.F32, a.Heads), DtBias: r.random(device.F32, a.Decays()), States: r.random(device.F32, a.StatesLen())}
 		}}
 	}
-	return []Case{
-		delta(false), delta(true),
-		{Name: "GatedDeltaBackward", Shape: table(T, C), DType: dt, alike: columns, make: func(r *rig) device.Op {
+	backward := func(byChannel bool) Case {
+		return Case{Name: "GatedDeltaBackward", Shape: shape[byChannel], DType: dt, alike: columns, make: func(r *rig) device.Op {
 			a := z.delta(r)
-			heads, sums, gates, qkv := r.random(device.F32, a.Heads), r.random(device.F32, a.Heads), r.random(dt, T*a.GateStride), r.random(dt, T*a.Width())
-			return &op.GatedDeltaBackward{DeltaShape: a, DQKV: r.random(dt, T*a.Width()), DGates: r.random(dt, T*a.GateStride), DALog: sums, DDtBias: sums,
-				DO: r.random(dt, T*C), QKV: qkv, Gates: gates, ALog: heads, DtBias: heads, States: r.random(device.F32, a.StatesLen())}
-		}},
+			a.ByChannel = byChannel
+			heads, decays, qkv := r.random(device.F32, a.Heads), r.random(device.F32, a.Decays()), r.random(dt, T*a.Width())
+			return &op.GatedDeltaBackward{DeltaShape: a, DQKV: r.random(dt, T*a.Width()), DGates: r.random(dt, T*a.GateStride), DA: r.random(dt, T*a.Decays()),
+				DALog: heads, DDtBias: decays, DO: r.random(dt, T*C), QKV: qkv, Gates: r.random(dt, T*a.GateStride), A: r.random(dt, T*a.Decays()), ALog: heads,
+				DtBias: decays, States: r.random(device.F32, a.StatesLen())}
+		}}
+	}
+	return []Case{
+		delta(false), delta(true), backward(false), backward(true),
 		{Name: "SSD", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
 			a := z.ssd(r)
 			heads := r.random(device.F32, a.Heads)

@@ -40,13 +40,14 @@ template <int N> struct sums_of {
 typedef sums_of<8> sums;
 
 // multiply is s += A·B. The columns of a tile that holds A, and of one that holds Bᵀ, are summed
-// over. AT: the tile a holds Aᵀ. BN: the tile b holds B. A barrier must precede it.
-template <bool AT = false, bool BN = false, int N, int CA, int CB> DEV void multiply(sums_of<N> &s, const tile<bf16, CA> &a, const tile<bf16, CB> &b) {
+// over, those from k0 on before k1. AT: the tile a holds Aᵀ. BN: the tile b holds B. A barrier must precede it.
+template <bool AT = false, bool BN = false, int N, int CA, int CB>
+DEV void multiply(sums_of<N> &s, const tile<bf16, CA> &a, const tile<bf16, CB> &b, int k0 = 0, int k1 = L) {
   int lane = threadIdx_x & 31, i0 = threadIdx_x / 32 % 4 * 16;
   u32 at_a = shared_address(AT ? &a.x[(lane & 7) + 8 * (lane >> 4)][i0 + (lane & 8)] : &a.x[i0 + (lane & 15)][8 * (lane >> 4)]);
   u32 at_b = shared_address(BN ? &b.x[lane & 15][8 * (lane >> 4)] : &b.x[(lane & 7) + 8 * (lane >> 4)][lane & 8]);
 #pragma unroll
-  for (int k = 0; k < L; k += 16) {
+  for (int k = k0; k < k1; k += 16) {
     u32 of_a[4], of_b[4];
     if constexpr (AT) ldmatrix_x4_trans(of_a, at_a + k * (int)sizeof(a.x[0]));
     else ldmatrix_x4(of_a, at_a + 2 * k);
@@ -59,10 +60,11 @@ template <bool AT = false, bool BN = false, int N, int CA, int CB> DEV void mult
     }
   }
 }
-template <bool AT = false, bool BN = false, int N, int CA, int CB> DEV void multiply(sums_of<N> &s, const tile<float, CA> &a, const tile<float, CB> &b) {
+template <bool AT = false, bool BN = false, int N, int CA, int CB>
+DEV void multiply(sums_of<N> &s, const tile<float, CA> &a, const tile<float, CB> &b, int k0 = 0, int k1 = L) {
   int r = s.row(0), t = threadIdx_x & 3;
 #pragma clang loop unroll(disable)
-  for (int k = 0; k < L; k++) {
+  for (int k = k0; k < k1; k++) {
     float u = AT ? a.x[k][r] : a.x[r][k], v = AT ? a.x[k][r + 8] : a.x[r + 8][k];
 #pragma unroll
     for (int j = 0; j < N; j++) {

@@ -23,8 +23,8 @@
 // scale of q) are factors of the products' rows and columns, so q and k are never rounded.
 //
 // With a decay for each channel γ is a vector, and channel_system takes the place of delta_system. It also writes
-// the scores and rows of q and k with their decays and lengths, which the other kernels of the forward have in
-// place of q and k. channeldelta.cu has the backward.
+// the scores and rows of q and k with their decays and lengths, which the other kernels of the forward,
+// delta_values and delta_dstates have in place of q and k. channel_keys takes the place of delta_gates and delta_keys.
 #include "chunk.cuh"
 
 static constexpr int THREADS = 128, PART = 32; // PART: columns of a state of a block that goes from chunk to chunk
@@ -586,8 +586,9 @@ DEV void delta_out(T *o, const float *kept, const T *qkv, channel_rows<T> by, co
 
 // delta_values writes N of a chunk and head, 64 columns, and the part of the gradient of N that comes
 // from the outputs of the chunk to the place of V's gradient.
-template <class T>
-DEV void delta_values(T *dqkv, T *fresh, const T *systems, const float *kept, const T *d_o, const T *qkv, const int *cu, states_of states, delta_shape z) {
+template <bool C, class T>
+DEV void delta_values(T *dqkv, T *fresh, const T *systems, const float *kept, const T *d_o, const T *qkv, channel_rows<T> by, const int *cu,
+                      states_of states, delta_shape z) {
   __shared__ tile<T> a, b;
   __shared__ gates s;
   int tiles = (z.value_dim + L - 1) / L, h = blockIdx_y / tiles, v0 = blockIdx_y % tiles * L, kh = h / z.group(), K = z.key_dim, V = z.value_dim;
@@ -595,7 +596,7 @@ DEV void delta_values(T *dqkv, T *fresh, const T *systems, const float *kept, co
   if (!p.n) return;
   const float *state = states.before(p, z, h);
   source<T> values = rows_of(qkv, p, z.width(), z.in_v(h), V);
-  source<T> k = rows_of(qkv, p, z.width(), z.in_k(kh), K), q = rows_of(qkv, p, z.width(), kh * K, K);
+  source<T> k = C ? slot_rows(by.k, p, z, h, K) : rows_of(qkv, p, z.width(), z.in_k(kh), K);
   sums x;
   load_gates(s, kept, p, z, h);
   state_product(x, a, b, k, state_source(state, z), v0);
@@ -612,34 +613,35 @@ DEV void delta_values(T *dqkv, T *fresh, const T *systems, const float *kept, co
     if (v0 + j < V) store(fresh + (slot(p, z, h) * L + i) * V + v0 + j, e);
   });
   x.clear();
-  add_product(x, a, b, k, q);
+  if (!C) add_product(x, a, b, k, rows_of(qkv, p, z.width(), kh * K, K));
   sync_threads();
-  x.each([&](int e, int i, float v, int) { a.x[e][i] = convert(T{}, v * decay(s, i, e) * s.rq[i] * s.rk[e]); });
+  if (C) load(a, square(by.scores, p, z, h));
+  else x.each([&](int e, int i, float v, int) { a.x[e][i] = convert(T{}, v * decay(s, i, e) * s.rq[i] * s.rk[e]); });
   load(b, rows_of(d_o, p, (i64)z.heads * V, h * V, V).part(0, v0, L));
   sync_threads();
   x.clear();
-  multiply<false, true>(x, a, b);
+  multiply<C, true>(x, a, b);
   x.each([&](int i, int j, float e, int) {
     if (i < p.n && v0 + j < V) store(dqkv + (i64)(p.at + i) * z.width() + z.in_v(h) + v0 + j, e);
   });
 }
 
 // dstates_memory: in fp32 the queries take the place of the keys, because shared memory has no room
-// for both.
-template <class T> struct dstates_memory {
+// for both. With decays by channel keys are those written to the state, and those that read it are apart.
+template <class T, bool C> struct dstates_memory {
   static constexpr bool BOTH = sizeof(T) == 2;
-  tile<T> keys[BOTH ? 4 : 2], system; // the queries are the last two
+  tile<T> keys[BOTH ? C ? 6 : 4 : 2], system; // tiles 2 and 3 have the queries, 4 and 5 keys that read
   tile<T, PART> grad[2], values, out;
   gates s;
 };
 
-template <class T>
+template <bool C, class T>
 DEV void delta_dstates(T *dqkv, T *dstates, const T *systems, const float *kept, const float *carried, float *carry, const T *d_o, const T *qkv,
-                       const int *cu, delta_shape z) {
+                       channel_rows<T> by, const int *cu, delta_shape z) {
   DYNAMIC_SHARED(memory);
-  dstates_memory<T> &m = *(dstates_memory<T> *)memory;
-  constexpr bool BOTH = dstates_memory<T>::BOTH;
-  tile<T> *queries = m.keys + (BOTH ? 2 : 0);
+  dstates_memory<T, C> &m = *(dstates_memory<T, C> *)memory;
+  constexpr bool BOTH = dstates_memory<T, C>::BOTH;
+  tile<T> *queries = m.keys + (BOTH ? 2 : 0), *reading = m.keys + (BOTH && C ? 4 : 0);
   int parts = (z.value_dim + PART - 1) / PART, h = blockIdx_y / parts, v0 = blockIdx_y % parts * PART, kh = h / z.group(), V = z.value_dim;
   chunk_place p = chunk_of_segment(cu, z, blockIdx_x);
   bool last = p.at + L >= p.end;
@@ -649,7 +651,9 @@ DEV void delta_dstates(T *dqkv, T *dstates, const T *systems, const float *kept,
   if (!last) each_of(grad, z, v0, [&](int k, int v, float &e) { e = carried[(i64)h * z.state() + k * V + v]; });
 #pragma clang loop unroll(disable)
   for (;;) {
-    source<T> k = rows_of(qkv, p, z.width(), z.in_k(kh), z.key_dim), q = rows_of(qkv, p, z.width(), kh * z.key_dim, z.key_dim);
+    source<T> k = C ? slot_rows(by.written, p, z, h, z.key_dim) : rows_of(qkv, p, z.width(), z.in_k(kh), z.key_dim);
+    source<T> q = C ? slot_rows(by.q, p, z, h, z.key_dim) : rows_of(qkv, p, z.width(), kh * z.key_dim, z.key_dim);
+    source<T> read = slot_rows(by.k, p, z, h, z.key_dim);
     T *values = dqkv + (i64)p.at * z.width() + z.in_v(h) + v0, *behind = dstates + slot(p, z, h) * z.state();
     bool more = p.at > p.first; // there is a state before the chunk
     load_gates(m.s, kept, p, z, h);
@@ -658,6 +662,7 @@ DEV void delta_dstates(T *dqkv, T *dstates, const T *systems, const float *kept,
     load(m.system, square(systems, p, z, h));
     load(m.out, rows_of(d_o, p, (i64)z.heads * V, h * V, V).part(0, v0, PART));
     if (BOTH && more) load(queries[0], q.part(0, 0, L)), load(queries[1], q.part(0, L, L));
+    if (BOTH && C && more) load_halves(reading, read);
     keep_sums(m.grad[0], grad[0]);
     keep_sums(m.grad[1], grad[1]);
     each_of(grad, z, v0, [&](int k, int v, float &e) { store(behind + k * V + v, e); });
@@ -679,11 +684,12 @@ DEV void delta_dstates(T *dqkv, T *dstates, const T *systems, const float *kept,
       m.out.x[i][j] = convert(T{}, m.s.from[i] * m.s.rq[i] * to_float(m.out.x[i][j]));
     });
     if (!more) return;
+    if (C && !BOTH) load_halves(reading, read);
     sync_threads();
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      grad[half].each([&](int, int, float &e, int) { e *= m.s.from[p.n - 1]; });
-      if (half * L < z.key_dim) multiply<true, true>(grad[half], m.keys[half], m.values);
+      grad[half].each([&](int k, int, float &e, int) { e *= C ? m.s.keep(half * L + k) : m.s.from[p.n - 1]; });
+      if (half * L < z.key_dim) multiply<true, true>(grad[half], reading[half], m.values);
     }
     if constexpr (!BOTH) {
       sync_threads();
@@ -922,9 +928,275 @@ DEV void delta_keys(T *dqkv, const T *reads, const T *nears, const T *dstates, c
   });
 }
 
+// channel_gradients: reads and nears are the gradients of raw products of tokens, without decays. a and b are tiles of
+// products with states. For PART channels q has rows of q, k those of k, decays e^g of a token; then q and local have
+// rows of q and k decayed since their block's start, k those of k up to their block's end, and decays and until have
+// these decays. over has the decay of a block, gamma the gradient of γ, and columns sums over a block's tokens.
+template <class T> struct channel_gradients {
+  tile<T> reads, nears;
+  union {
+    struct { tile<T> a, b; };
+    struct { tile<T, PART> q, k, local; float decays[L][PART], until[L][PART]; };
+  };
+  float gamma[L][PART], over[4][PART], columns[4][PART], last[PART], space[THREADS / 32];
+  gates s;
+};
+typedef sums_of<PART / 8> part_sums;
+
+// channel_pairs sets reads and nears and stores the gradient of the input of β. N is β times the rest of the system's
+// right-hand side, so the gradient of β is that of X times N over β².
+template <class T>
+DEV void channel_pairs(channel_gradients<T> &m, T *dgate, const source<T> &out, const source<T> &dx, const source<T> &n, const chunk_place &p,
+                       const delta_shape &z) {
+#pragma clang loop unroll(disable)
+  for (int turn = 0; turn < 2; turn++) {
+    tile<T> &to = turn ? m.nears : m.reads;
+    const float *left = turn ? m.s.rk : m.s.rq;
+    sums d;
+    d.clear();
+    add_product(d, m.a, m.b, turn ? dx : out, n);
+    d.each([&](int i, int e, float x, int) {
+      float by = left[i] * m.s.rk[e];
+      to.x[i][e] = convert(T{}, e + turn <= i ? (turn ? -x : x) * by : 0.0f);
+      if (!turn || i != e || i >= p.n) return;
+      float beta = m.s.beta[i];
+      store(dgate + (i64)i * z.gate_stride, beta > 0.0f ? x / beta * (1.0f - beta) : 0.0f);
+    });
+  }
+}
+
+// by_states sets the gradients of rows of q and k that read the state (of_q, of_k) and of rows that write it (of_w),
+// for PART channels. m.last receives the sums of products of the state and its gradient.
+template <class T>
+DEV void by_states(channel_gradients<T> &m, part_sums &of_q, part_sums &of_k, part_sums &of_w, const source<T> &out, const source<T> &dx, const source<T> &n,
+                   const source<float> &state, const source<T> &dstate) {
+  of_q.clear(), of_k.clear(), of_w.clear();
+#pragma clang loop unroll(disable)
+  for (int v0 = 0; v0 < out.columns; v0 += L) {
+#pragma clang loop unroll(disable)
+    for (int turn = 0; turn < 3; turn++) {
+      if (turn < 2 ? !state.x : !dstate.x) continue;
+      sync_threads();
+      load(m.a, (turn == 0 ? out : turn == 1 ? dx : n).part(0, v0, L));
+      if (turn == 0) load(m.b, state.part(0, v0, L));
+      if (turn == 2) load(m.b, dstate.part(0, v0, L));
+      sync_threads();
+      if (turn == 0) multiply(of_q, m.a, m.b);
+      else if (turn == 1) multiply(of_k, m.a, m.b);
+      else multiply(of_w, m.a, m.b);
+    }
+  }
+#pragma clang loop unroll(disable)
+  for (int c = threadIdx_x / 32; c < PART; c += THREADS / 32) {
+    float sum = 0.0f;
+    if (state.x && dstate.x && c < state.rows)
+#pragma clang loop unroll(disable)
+      for (int v = threadIdx_x & 31; v < out.columns; v += 32) sum += state.x[c * state.stride + v] * to_float(dstate.x[c * dstate.stride + v]);
+    sum = warp_sum(sum);
+    if (threadIdx_x % 32 == 0) m.last[c] = sum;
+  }
+  of_q.each([&](int i, int, float &x, int) { x *= m.s.rq[i]; });
+  of_k.each([&](int i, int, float &x, int) { x *= -m.s.rk[i]; });
+  of_w.each([&](int i, int, float &x, int) { x *= m.s.rk[i]; });
+}
+
+// within_blocks_backward sets the gradients of rows of q and k, and gamma, by pairs of tokens in a block of 16. A lane
+// has a channel. A pair adds the same to γ of one token as it takes from γ of the other.
+template <class T> DEV void within_blocks_backward(channel_gradients<T> &m, float *dq, float *dk, const chunk_place &p, int channels, int K) {
+  int c = threadIdx_x & 31;
+#pragma clang loop unroll(disable)
+  for (int i = threadIdx_x / 32; i < L; i += THREADS / 32) {
+    float q = to_float(m.q.x[i][c]), k = to_float(m.k.x[i][c]), own = to_float(m.reads.x[i][i]), of_q = 0.0f, of_k = 0.0f, up = 0.0f, by = 1.0f;
+#pragma clang loop unroll(disable)
+    for (int e = i - 1; e >= (i & ~15); e--) {
+      by *= m.decays[e + 1][c];
+      float x = by * to_float(m.k.x[e][c]);
+      of_q = __builtin_fmaf(to_float(m.reads.x[i][e]), x, of_q), of_k = __builtin_fmaf(to_float(m.nears.x[i][e]), x, of_k);
+    }
+#pragma clang loop unroll(disable)
+    for (int e = i | 15; e > i; e--) {
+      up = __builtin_fmaf(to_float(m.reads.x[e][i]), to_float(m.q.x[e][c]), up);
+      up = __builtin_fmaf(to_float(m.nears.x[e][i]), to_float(m.k.x[e][c]), up) * m.decays[e][c];
+    }
+    m.gamma[i][c] = q * of_q + k * (of_k - up);
+    if (i < p.n && c < channels) dq[i * K + c] = of_q + own * k, dk[i * K + c] = of_k + up + own * q;
+  }
+}
+
+// split_decays makes decays and rows those since a block's start, or up to its end. A warp has a block, a lane a
+// channel.
+template <class T> DEV void split_decays(channel_gradients<T> &m) {
+  int c = threadIdx_x & 31, b = threadIdx_x / 32 * 16;
+  float by = 1.0f;
+#pragma clang loop unroll(disable)
+  for (int i = b + 15; i >= b; i--) m.until[i][c] = by, by *= m.decays[i][c];
+  m.over[b / 16][c] = by, by = 1.0f;
+#pragma clang loop unroll(disable)
+  for (int i = b; i < b + 16; i++) {
+    float k = to_float(m.k.x[i][c]);
+    m.decays[i][c] = by *= m.decays[i][c];
+    m.q.x[i][c] = convert(T{}, to_float(m.q.x[i][c]) * by), m.local.x[i][c] = convert(T{}, k * by);
+    m.k.x[i][c] = convert(T{}, k * m.until[i][c]);
+  }
+}
+
+// between_blocks adds to the gradients by states those by pairs of tokens in different blocks of 16, and then all to
+// the gradients of rows and to gamma. A warp has the rows of a block. From block to block sums shrink by the decay of
+// a block. gamma has the rounded factors of the products, so that a pair's parts cancel in sums over both tokens.
+template <class T>
+DEV void between_blocks(channel_gradients<T> &m, part_sums &of_q, part_sums &of_k, part_sums &of_w, float *dq, float *dk, const chunk_place &p, int channels,
+                        int K) {
+  int warp = threadIdx_x / 32, lane = threadIdx_x & 31;
+#pragma unroll
+  for (int j = 0; j < PART / 8; j++)
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      int c = part_sums::column(j, e), i = part_sums::row(0);
+      float sum = to_float(m.k.x[i][c]) * of_w.c[j][e] + (i + 8 < p.n - 1 ? to_float(m.k.x[i + 8][c]) * of_w.c[j][e + 2] : 0.0f);
+      if (i >= p.n - 1) sum = 0.0f;
+#pragma clang loop unroll(disable)
+      for (int b = 3; b > warp; b--) sum *= m.over[b][c];
+#pragma unroll
+      for (int by = 4; by < 32; by <<= 1) sum += shuffle_xor(sum, by);
+      if (lane < 4) m.columns[warp][c] = sum;
+    }
+#pragma clang loop unroll(disable)
+  for (int b = 0; b < warp; b++) {
+    of_q.each([&](int, int c, float &x, int) { x *= m.over[b][c]; });
+    of_k.each([&](int, int c, float &x, int) { x *= m.over[b][c]; });
+    multiply<false, true>(of_q, m.reads, m.k, 16 * b, 16 * b + 16);
+    multiply<false, true>(of_k, m.nears, m.k, 16 * b, 16 * b + 16);
+  }
+#pragma clang loop unroll(disable)
+  for (int b = 3; b > warp; b--) {
+    of_w.each([&](int, int c, float &x, int) { x *= m.over[b][c]; });
+    multiply<true, true>(of_w, m.reads, m.q, 16 * b, 16 * b + 16);
+    multiply<true, true>(of_w, m.nears, m.local, 16 * b, 16 * b + 16);
+  }
+#pragma unroll
+  for (int j = 0; j < PART / 8; j++)
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+      int i = part_sums::row(e >> 1), c = part_sums::column(j, e);
+      float q = of_q.c[j][e], k = of_k.c[j][e], w = of_w.c[j][e];
+      m.gamma[i][c] += to_float(m.q.x[i][c]) * q + to_float(m.local.x[i][c]) * k - (i < p.n - 1 ? to_float(m.k.x[i][c]) * w : 0.0f);
+      if (i < p.n && c < channels) dq[i * K + c] += m.decays[i][c] * q, dk[i * K + c] += m.decays[i][c] * k + m.until[i][c] * w;
+    }
+}
+
+// channel_rates stores the gradients of a of a chunk's tokens, and their sums, those of DtBias, and returns the
+// thread's part of that of ALog. A token's g is a term of γ of that token and of all later ones. c0 is the first channel.
+template <class T>
+DEV float channel_rates(channel_gradients<T> &m, T *da, float *of_bias, const T *a, const float *dt_bias, float rate, const chunk_place &p, int c0, int channels,
+                        i64 stride) {
+  int c = threadIdx_x & 31, warp = threadIdx_x / 32;
+  float sum = 0.0f, dg = m.s.keep(c0 + c) * m.last[c], of_a = 0.0f, total = 0.0f;
+#pragma unroll
+  for (int b = 0; b < 4; b++) dg += m.columns[b][c];
+#pragma clang loop unroll(disable)
+  for (int i = 16 * warp; i < 16 * warp + 16; i++) sum += m.gamma[i][c];
+  sync_threads();
+  m.columns[warp][c] = sum;
+  sync_threads();
+#pragma clang loop unroll(disable)
+  for (int b = 3; b > warp; b--) dg += m.columns[b][c];
+#pragma clang loop unroll(disable)
+  for (int i = 16 * warp + 15; i >= 16 * warp; i--) {
+    if (i >= p.n || c >= channels) continue;
+    float x = to_float(a[i * stride + c]) + dt_bias[c], up, down;
+    dg += m.gamma[i][c];
+    sigmoids(x, up, down);
+    float d = -dg * rate * up;
+    store(da + i * stride + c, d);
+    of_a -= dg * rate * softplus(x), total += d;
+  }
+  sync_threads();
+  m.columns[warp][c] = total;
+  sync_threads();
+  if (warp == 0 && c < channels) of_bias[c] = m.columns[0][c] + m.columns[1][c] + m.columns[2][c] + m.columns[3][c];
+  return of_a;
+}
+
+// store_row stores the gradient of a row x of q or k by u, that of the row with its reciprocal length taken as a
+// constant; r2 is the square of the latter. A warp calls it.
+template <class T> DEV void store_row(T *dx, const float *u, const T *x, float r2, int K) {
+  float along = 0.0f;
+#pragma clang loop unroll(disable)
+  for (int c = threadIdx_x & 31; c < K; c += 32) along += u[c] * to_float(x[c]);
+  along = warp_sum(along);
+#pragma clang loop unroll(disable)
+  for (int c = threadIdx_x & 31; c < K; c += 32) store(dx + c, u[c] - r2 * to_float(x[c]) * along);
+}
+
+// channel_keys writes the gradients of q, k, b and a of a chunk and head with a decay for each channel. rows has room
+// for those of q and k in fp32. In part are the gradients of ALog of all heads, and then those of DtBias.
+template <class T>
+DEV void channel_keys(T *dqkv, T *dgate, T *da, float *part, float *rows, const T *dstates, const T *fresh, const float *kept, const T *d_o, const T *qkv,
+                      const T *a, const float *a_log, const float *dt_bias, const int *cu, states_of states, delta_shape z) {
+  DYNAMIC_SHARED(memory);
+  channel_gradients<T> &m = *(channel_gradients<T> *)memory;
+  int h = blockIdx_y, K = z.key_dim, V = z.value_dim, warp = threadIdx_x / 32;
+  chunk_place p = chunk_of_segment(cu, z, blockIdx_x);
+  float *of_bias = part + (i64)gridDim_x * z.heads;
+  if (!p.n) {
+    if (threadIdx_x < K) of_bias[slot(p, z, h) * K + threadIdx_x] = 0.0f;
+    if (threadIdx_x == 0) part[slot(p, z, h)] = 0.0f;
+    return;
+  }
+  auto dx = [&] { return rows_of((const T *)dqkv, p, z.width(), z.in_v(h), V); };
+  auto out = [&] { return rows_of(d_o, p, (i64)z.heads * V, h * V, V); };
+  auto n = [&] { return source<T>{fresh + slot(p, z, h) * L * V, V, p.n, V}; };
+  float rate = exp_approx(a_log[h]), of_a = 0.0f;
+  load_gates(m.s, kept, p, z, h);
+  sync_threads();
+  measure_rows(m.s, qkv, p, z, h);
+  channel_pairs(m, dgate + (i64)p.at * z.gate_stride + h, out(), dx(), n(), p, z);
+#pragma clang loop unroll(disable)
+  for (int c0 = 0; c0 < K; c0 += PART) {
+    part_sums of_q, of_k, of_w;
+    int channels = min_i(K - c0, PART);
+    // Opaque, because the compiler would keep all addresses of the loop in registers.
+    asm volatile("" : "+r"(h), "+r"(V), "+r"(p.at), "+r"(z.heads), "+r"(z.value_dim));
+    const float *before = states.before(p, z, h);
+    const T *behind = p.at + L < p.end ? dstates + slot(p, z, h) * z.state() : (const T *)0;
+    sync_threads();
+    by_states(m, of_q, of_k, of_w, out(), dx(), n(), source<float>{before ? before + c0 * V : before, V, channels, V},
+              source<T>{behind ? behind + c0 * V : behind, V, channels, V});
+    sync_threads();
+    asm volatile("" : "+r"(h), "+r"(z.heads));
+#pragma clang loop unroll(disable)
+    for (int turn = 0; turn < 2; turn++) load(turn ? m.k : m.q, rows_of(qkv, p, z.width(), turn ? z.in_k(h) : h * K, K).part(0, c0, PART));
+    i64 stride = (i64)z.heads * K, first = (i64)p.at * stride + h * K + c0;
+    const float *bias = dt_bias + h * K + c0;
+    float *dq = rows + slot(p, z, h) * 2 * L * K + c0, *dk = dq + L * K;
+#pragma clang loop unroll(disable)
+    for (int i = warp; i < L; i += THREADS / 32) {
+      int c = threadIdx_x & 31;
+      m.decays[i][c] = i < p.n && c < channels ? exp_approx(-rate * softplus(to_float(a[first + i * stride + c]) + bias[c])) : 1.0f;
+    }
+    sync_threads();
+    within_blocks_backward(m, dq, dk, p, channels, K);
+    sync_threads();
+    split_decays(m);
+    sync_threads();
+    between_blocks(m, of_q, of_k, of_w, dq, dk, p, channels, K);
+    sync_threads();
+    of_a += channel_rates(m, da + first, of_bias + slot(p, z, h) * K + c0, a + first, bias, rate, p, c0, channels, stride);
+  }
+  of_a = block_sum<THREADS / 32, true>(of_a, m.space);
+  if (threadIdx_x == 0) part[slot(p, z, h)] = of_a;
+#pragma clang loop unroll(disable)
+  for (int i = warp; i < p.n; i += THREADS / 32) {
+    i64 at = (i64)(p.at + i) * z.width();
+    const float *dq = rows + (slot(p, z, h) * 2 * L + i) * K, *dk = dq + L * K;
+    store_row(dqkv + at + h * K, dq, qkv + at + h * K, m.s.rq[i] * m.s.rq[i] * (float)K, K);
+    store_row(dqkv + at + z.in_k(h), dk, qkv + at + z.in_k(h), m.s.rk[i] * m.s.rk[i], K);
+  }
+}
+
 #define SHAPE int seqs, int key_heads, int heads, int key_dim, int value_dim, int gate_stride, int start
 #define SHAPED delta_shape{seqs, key_heads, heads, key_dim, value_dim, gate_stride, start}
-#define FORWARD(T, SUFFIX, NAME, C)                                                                                                            \
+#define FORMS(T, SUFFIX, NAME, C)                                                                                                            \
   __global__ __launch_bounds__(THREADS, 1) void NAME##_states_##SUFFIX(T *o, const T *systems, const float *kept, const float *carried, float *carry, \
                                                                     const T *qkv, const T *q, const T *k, const T *written, const T *scores,   \
                                                                     const int *cu, float *states, float *initial, int by_slot, float *last,    \
@@ -935,27 +1207,34 @@ DEV void delta_keys(T *dqkv, const T *reads, const T *nears, const T *dstates, c
                                                                  const T *scores, const int *cu, float *states, float *initial, int by_slot,   \
                                                                  SHAPE) {                                                                      \
     delta_out<C>(o, kept, qkv, channel_rows<T>{q, k, written, scores}, cu, states_of{states, initial, by_slot}, SHAPED);                       \
+  }                                                                                                                                            \
+  __global__ __launch_bounds__(THREADS, 1) void NAME##_values_##SUFFIX(T *dqkv, T *fresh, const T *systems, const float *kept, const T *d_o,   \
+                                                                    const T *qkv, const T *q, const T *k, const T *written, const T *scores,   \
+                                                                    const int *cu, float *states, SHAPE) {                                     \
+    delta_values<C>(dqkv, fresh, systems, kept, d_o, qkv, channel_rows<T>{q, k, written, scores}, cu, states_of{states, 0, 0}, SHAPED);        \
+  }                                                                                                                                            \
+  __global__ __launch_bounds__(THREADS, 1) void NAME##_dstates_##SUFFIX(T *dqkv, T *dstates, const T *systems, const float *kept,              \
+                                                                     const float *carried, float *carry, const T *d_o, const T *qkv,           \
+                                                                     const T *q, const T *k, const T *written, const T *scores, const int *cu, \
+                                                                     SHAPE) {                                                                  \
+    delta_dstates<C>(dqkv, dstates, systems, kept, carried, carry, d_o, qkv, channel_rows<T>{q, k, written, scores}, cu, SHAPED);              \
   }
 #define KERNELS(T, SUFFIX)                                                                                                                     \
   __global__ __launch_bounds__(THREADS, 1) void delta_system_##SUFFIX(T *systems, float *kept, const T *qkv, const T *gate, const float *a_log,   \
                                                                    const float *dt_bias, const int *cu, SHAPE) {                               \
     delta_system(systems, kept, qkv, gate, a_log, dt_bias, cu, SHAPED);                                                                        \
   }                                                                                                                                            \
-  FORWARD(T, SUFFIX, delta, false)                                                                                                             \
-  FORWARD(T, SUFFIX, channel, true)                                                                                                            \
+  FORMS(T, SUFFIX, delta, false)                                                                                                             \
+  FORMS(T, SUFFIX, channel, true)                                                                                                            \
   __global__ __launch_bounds__(THREADS, 1) void channel_system_##SUFFIX(T *systems, float *kept, T *q, T *k, T *written, T *scores, const T *qkv, \
                                                                      const T *gate, const T *a, const float *a_log, const float *dt_bias,      \
                                                                      const int *cu, SHAPE) {                                                   \
     channel_system(systems, kept, q, k, written, scores, qkv, gate, a, a_log, dt_bias, cu, SHAPED);                                            \
   }                                                                                                                                            \
-  __global__ __launch_bounds__(THREADS, 1) void delta_values_##SUFFIX(T *dqkv, T *fresh, const T *systems, const float *kept, const T *d_o,         \
-                                                                   const T *qkv, const int *cu, float *states, SHAPE) {                        \
-    delta_values(dqkv, fresh, systems, kept, d_o, qkv, cu, states_of{states, 0, 0}, SHAPED);                                                   \
-  }                                                                                                                                            \
-  __global__ __launch_bounds__(THREADS, 1) void delta_dstates_##SUFFIX(T *dqkv, T *dstates, const T *systems, const float *kept,               \
-                                                                       const float *carried, float *carry, const T *d_o, const T *qkv,         \
-                                                                       const int *cu, SHAPE) {                                                 \
-    delta_dstates(dqkv, dstates, systems, kept, carried, carry, d_o, qkv, cu, SHAPED);                                                         \
+  __global__ __launch_bounds__(THREADS, 1) void channel_keys_##SUFFIX(                                                                         \
+      T *dqkv, T *dgate, T *da, float *part, float *rows, const T *dstates, const T *fresh, const float *kept, const T *d_o, const T *qkv,     \
+      const T *a, const float *a_log, const float *dt_bias, const int *cu, float *states, SHAPE) {                                             \
+    channel_keys(dqkv, dgate, da, part, rows, dstates, fresh, kept, d_o, qkv, a, a_log, dt_bias, cu, states_of{states, 0, 0}, SHAPED);         \
   }                                                                                                                                            \
   __global__ __launch_bounds__(THREADS, 1) void delta_gates_##SUFFIX(                                                                          \
       T *dgate, float *part, T *reads, T *nears, const T *dqkv, const T *dstates, const T *fresh, const float *kept, const T *d_o,             \

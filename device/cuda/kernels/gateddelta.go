@@ -10,18 +10,24 @@ func init() {
 	add(GatedDeltaBackward)
 }
 
-// Kernels of the gated delta rule, by compute type; see gateddelta.cu. The forward has a second kernel for a decay for each
+// Kernels of the gated delta rule, by compute type; see gateddelta.cu. Each step has a second kernel for a decay for each
 // channel.
 var (
 	deltaSystem    = forTypes("gateddelta", "delta_system", 0)
 	channelSystem  = forTypes("gateddelta", "channel_system", channelSystemShared[device.F32])
-	deltaStates    = [2][2]Kernel{forTypes("gateddelta", "delta_states", deltaStatesShared[0][device.F32]), forTypes("gateddelta", "channel_states", deltaStatesShared[1][device.F32])}
-	deltaOut       = [2][2]Kernel{forTypes("gateddelta", "delta_out", 0), forTypes("gateddelta", "channel_out", 0)}
-	deltaValues    = forTypes("gateddelta", "delta_values", 0)
-	deltaDStates   = forTypes("gateddelta", "delta_dstates", deltaDStatesShared[device.F32])
+	deltaStates    = deltaForms("states", &deltaStatesShared)
+	deltaOut       = deltaForms("out", new([2][2]int))
+	deltaValues    = deltaForms("values", new([2][2]int))
+	deltaDStates   = deltaForms("dstates", &deltaDStatesShared)
 	deltaGateGrads = forTypes("gateddelta", "delta_gates", 0)
 	deltaKeys      = forTypes("gateddelta", "delta_keys", deltaKeysShared[device.F32])
+	channelKeys    = forTypes("gateddelta", "channel_keys", channelKeysShared[device.F32])
 )
+
+// deltaForms returns the kernels of both forms; shared has their dynamic shared memory in bytes, by form and compute type.
+func deltaForms(name string, shared *[2][2]int) [2][2]Kernel {
+	return [2][2]Kernel{forTypes("gateddelta", "delta_"+name, shared[0][device.F32]), forTypes("gateddelta", "channel_"+name, shared[1][device.F32])}
+}
 
 // deltaTile is the number of rows and columns of a tile, deltaPart the number of columns of a state in a block that goes from
 // chunk to chunk, and deltaGates the number of floats that delta_system keeps for a chunk and head.
@@ -30,9 +36,10 @@ const deltaTile, deltaPart, deltaGates, deltaThreads = op.DeltaChunk, 32, 8 * op
 // Dynamic shared memory of kernels in bytes, by compute type.
 var (
 	deltaStatesShared   = [2][2]int{{device.F32: 81920, device.BF16: 45056}, {device.F32: 81920, device.BF16: 63488}}
-	deltaDStatesShared  = [2]int{device.F32: 91136, device.BF16: 68608}
+	deltaDStatesShared  = [2][2]int{{device.F32: 91136, device.BF16: 68608}, {device.F32: 91136, device.BF16: 87040}}
 	deltaKeysShared     = [2]int{device.F32: 54784, device.BF16: 30208}
 	channelSystemShared = [2]int{device.F32: 97280, device.BF16: 64512}
+	channelKeysShared   = [2]int{device.F32: 90256, device.BF16: 61584}
 )
 
 // deltaArray is an array in scratch memory with n elements for each head of each chunk.
@@ -46,15 +53,14 @@ type deltaArray struct {
 type deltaSegments struct {
 	*op.DeltaShape
 	l           Launcher
-	all, length int              // chunks, and chunks of a segment
-	arrays      [7]device.Tensor // of a segment
-	states      [3]device.Tensor // (Heads, KeyDim, ValueDim) f32
+	all, length int               // chunks, and chunks of a segment
+	arrays      [10]device.Tensor // of a segment
+	states      [3]device.Tensor  // (Heads, KeyDim, ValueDim) f32
 }
 
 // segmentsOf returns segments of at most most chunks (0: any number), with scratch memory for arrays and for a number of
-// states. Arrays in fp32 must precede those in bf16, so that all are aligned. An array
-// without elements is none.
-func segmentsOf(l Launcher, a *op.DeltaShape, most, states int, arrays [7]deltaArray) deltaSegments {
+// states. Arrays in fp32 must precede those in bf16, so that all are aligned. An array without elements is none.
+func segmentsOf(l Launcher, a *op.DeltaShape, most, states int, arrays [10]deltaArray) deltaSegments {
 	s := deltaSegments{DeltaShape: a, l: l, all: (a.T-1)/op.DeltaChunk + a.Seqs}
 	state, each := 4*int64(a.Heads*a.KeyDim*a.ValueDim), int64(0)
 	for _, x := range arrays {
@@ -81,6 +87,17 @@ func (s *deltaSegments) launch(k *Kernel, start, n, y, threads, shared int, p *P
 	s.l.Launch(k, Dim3{uint32(n), uint32(y), 1}, line(int64(threads)), shared, deltaShape(p, s.DeltaShape).I32(start))
 }
 
+// system launches delta_system or channel_system, which writes rows, too.
+func (s *deltaSegments) system(start, n int, systems, gates device.Tensor, rows []device.Tensor, qkv, b, a, aLog, dtBias device.Tensor) {
+	p, dt := s.l.Params().Tensors(systems, gates), qkv.DType
+	if s.ByChannel {
+		p = p.Tensors(rows...).Tensors(qkv, b, a, aLog, dtBias, s.Cu)
+		s.launch(&channelSystem[dt], start, n, s.Heads, deltaThreads, channelSystemShared[dt], p)
+	} else {
+		s.launch(&deltaSystem[dt], start, n, s.Heads, deltaThreads, 0, p.Tensors(qkv, b, aLog, dtBias, s.Cu))
+	}
+}
+
 // GatedDelta launches op.GatedDelta.
 func GatedDelta(l Launcher, a *op.GatedDelta) { gatedDelta(l, a, 0) }
 
@@ -91,7 +108,7 @@ func gatedDelta(l Launcher, a *op.GatedDelta, most int) {
 		return
 	}
 	dt, kept, form, square := a.QKV.DType, 2, 0, deltaArray{a.QKV.DType, deltaTile * deltaTile}
-	arrays := [7]deltaArray{{device.F32, deltaGates}, {device.F32, 0}, square}
+	arrays := [10]deltaArray{{device.F32, deltaGates}, {device.F32, 0}, square}
 	if a.States.None() {
 		arrays[1].n = a.KeyDim * a.ValueDim
 	}
@@ -110,21 +127,15 @@ func gatedDelta(l Launcher, a *op.GatedDelta, most int) {
 	if kept == 3 {
 		initial = s.states[2]
 	}
-	rows := s.arrays[3:]
+	rows := s.arrays[3:7]
 	at := func(p *Params) *Params {
 		return p.Tensor(a.QKV).Tensors(rows...).Tensors(a.Cu, states, initial).Bool(a.States.None())
 	}
 	for start := 0; start < s.all; start += s.length {
 		n := min(s.length, s.all-start)
-		p := l.Params().Tensors(systems, gates)
-		if a.ByChannel {
-			s.launch(&channelSystem[dt], start, n, a.Heads, deltaThreads, channelSystemShared[dt],
-				p.Tensors(rows...).Tensors(a.QKV, a.Gates, a.A, a.ALog, a.DtBias, a.Cu))
-		} else {
-			s.launch(&deltaSystem[dt], start, n, a.Heads, deltaThreads, 0, p.Tensors(a.QKV, a.Gates, a.ALog, a.DtBias, a.Cu))
-		}
+		s.system(start, n, systems, gates, rows, a.QKV, a.Gates, a.A, a.ALog, a.DtBias)
 		s.states[0], s.states[1] = s.states[1], s.states[0]
-		p = at(l.Params().Tensors(a.O, systems, gates, s.states[0], s.states[1])).Tensor(a.Last)
+		p := at(l.Params().Tensors(a.O, systems, gates, s.states[0], s.states[1])).Tensor(a.Last)
 		s.launch(&deltaStates[form][dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaPart), deltaThreads, deltaStatesShared[form][dt], p)
 		s.launch(&deltaOut[form][dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaTile), deltaThreads, 0, at(l.Params().Tensors(a.O, gates)))
 	}
@@ -144,30 +155,36 @@ func gatedDeltaBackward(l Launcher, a *op.GatedDeltaBackward, most int) {
 	if a.T == 0 {
 		return
 	}
-	if a.ByChannel {
-		gatedChannelDeltaBackward(l, a, most)
-		return
-	}
-	dt := a.QKV.DType
+	dt, form, parts := a.QKV.DType, 0, 2
 	square := deltaArray{dt, deltaTile * deltaTile}
-	s := segmentsOf(l, &a.DeltaShape, most, 2, [7]deltaArray{{device.F32, deltaGates}, {device.F32, 2}, square, square, square,
-		{dt, deltaTile * a.ValueDim}, {dt, a.KeyDim * a.ValueDim}})
-	gates, parts, systems, reads, nears, fresh, dstates := s.arrays[0], s.arrays[1], s.arrays[2], s.arrays[3], s.arrays[4], s.arrays[5], s.arrays[6]
+	arrays := [10]deltaArray{{device.F32, deltaGates}, {device.F32, 2}, {}, square, square, square, {}, {}, {dt, deltaTile * a.ValueDim}, {dt, a.KeyDim * a.ValueDim}}
+	if a.ByChannel {
+		rows := deltaArray{dt, deltaTile * a.KeyDim}
+		form, parts = 1, 1+a.KeyDim
+		arrays[2], arrays[4], arrays[5], arrays[6], arrays[7] = deltaArray{device.F32, 2 * rows.n}, rows, rows, rows, square
+	}
+	arrays[1].n = parts
+	s := segmentsOf(l, &a.DeltaShape, most, 2, arrays)
+	gates, sums, systems, rows, fresh, dstates := s.arrays[0], s.arrays[1], s.arrays[3], s.arrays[4:8], s.arrays[8], s.arrays[9]
 	for start := (s.all - 1) / s.length * s.length; start >= 0; start -= s.length {
 		n := min(s.length, s.all-start)
-		p := l.Params().Tensors(systems, gates, a.QKV, a.Gates, a.ALog, a.DtBias, a.Cu)
-		s.launch(&deltaSystem[dt], start, n, a.Heads, deltaThreads, 0, p)
-		p = l.Params().Tensors(a.DQKV, fresh, systems, gates, a.DO, a.QKV, a.Cu, a.States)
-		s.launch(&deltaValues[dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaTile), deltaThreads, 0, p)
+		s.system(start, n, systems, gates, rows, a.QKV, a.Gates, a.A, a.ALog, a.DtBias)
+		p := l.Params().Tensors(a.DQKV, fresh, systems, gates, a.DO, a.QKV).Tensors(rows...).Tensors(a.Cu, a.States)
+		s.launch(&deltaValues[form][dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaTile), deltaThreads, 0, p)
 		s.states[0], s.states[1] = s.states[1], s.states[0]
-		p = l.Params().Tensors(a.DQKV, dstates, systems, gates, s.states[0], s.states[1], a.DO, a.QKV, a.Cu)
-		s.launch(&deltaDStates[dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaPart), deltaThreads, deltaDStatesShared[dt], p)
-		p = l.Params().Tensors(a.DGates, parts, reads, nears, a.DQKV, dstates, fresh, gates, a.DO, a.QKV, a.Gates, a.ALog, a.DtBias, a.Cu, a.States)
-		s.launch(&deltaGateGrads[dt], start, n, a.Heads, deltaThreads, 0, p)
-		p = l.Params().Tensors(a.DQKV, reads, nears, dstates, fresh, gates, a.DO, a.QKV, a.Cu, a.States)
-		s.launch(&deltaKeys[dt], start, n, 2*a.KeyHeads, 2*deltaThreads, deltaKeysShared[dt], p)
+		p = l.Params().Tensors(a.DQKV, dstates, systems, gates, s.states[0], s.states[1], a.DO, a.QKV).Tensors(rows...).Tensor(a.Cu)
+		s.launch(&deltaDStates[form][dt], start, n, a.Heads*deltaTiles(a.ValueDim, deltaPart), deltaThreads, deltaDStatesShared[form][dt], p)
+		if a.ByChannel {
+			p = l.Params().Tensors(a.DQKV, a.DGates, a.DA, sums, s.arrays[2], dstates, fresh, gates, a.DO, a.QKV, a.A, a.ALog, a.DtBias, a.Cu, a.States)
+			s.launch(&channelKeys[dt], start, n, a.Heads, deltaThreads, channelKeysShared[dt], p)
+		} else {
+			p = l.Params().Tensors(a.DGates, sums, rows[0], rows[1], a.DQKV, dstates, fresh, gates, a.DO, a.QKV, a.Gates, a.ALog, a.DtBias, a.Cu, a.States)
+			s.launch(&deltaGateGrads[dt], start, n, a.Heads, deltaThreads, 0, p)
+			p = l.Params().Tensors(a.DQKV, rows[0], rows[1], dstates, fresh, gates, a.DO, a.QKV, a.Cu, a.States)
+			s.launch(&deltaKeys[dt], start, n, 2*a.KeyHeads, 2*deltaThreads, deltaKeysShared[dt], p)
+		}
 		each := int64(n * a.Heads)
-		addUp(l, a.DALog, parts.Slice(0, each), n, a.Heads)
-		addUp(l, a.DDtBias, parts.Slice(each, each), n, a.Heads)
+		addUp(l, a.DALog, sums.Slice(0, each), n, a.Heads)
+		addUp(l, a.DDtBias, sums.Slice(each, each*int64(parts-1)), n, a.Decays())
 	}
 }

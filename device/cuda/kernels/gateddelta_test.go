@@ -13,8 +13,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// narrow is a device that computes the gated delta rule in segments of two chunks and, with a decay for each channel, two
-// sequences at a time.
+// narrow is a device that computes the gated delta rule in segments of two chunks.
 type narrow struct{ *rig }
 
 func (d narrow) Do(s device.Stream, o device.Op) {
@@ -41,15 +40,13 @@ func (t threeSequences) Run(name string, f func(threeSequences)) bool {
 	return t.T.Run(name, func(t *testing.T) { f(threeSequences{t}) })
 }
 
-// TestMoreSequencesThanScratch: if scratch memory cannot hold all chunks or sequences at a time, states go from segment to
-// segment of chunks, and a block with decays by channel goes through several sequences one after the other. The gradients of
-// ALog and DtBias then include all of them.
+// TestMoreSequencesThanScratch: if scratch memory cannot hold all chunks at a time, states go from segment to segment.
+// The gradients of ALog and DtBias then include all segments.
 func TestMoreSequencesThanScratch(t *testing.T) {
 	testkit.NotShort(t)
 	dev := narrow{newRig()}
 	conformance.Operations(threeSequences{t}, dev)
 	everyKernel(t, dev.rig, "gateddelta")
-	everyKernel(t, dev.rig, "channeldelta")
 }
 
 // TestMissingBarriersOfDelta removes barriers of the gated delta rule's kernels, one at a time. The

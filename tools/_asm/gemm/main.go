@@ -26,6 +26,7 @@ func main() {
 	for _, bf16 := range []bool{false, true} {
 		packB512(bf16)
 		transpose512(bf16)
+		packB256(bf16)
 		transpose256(bf16)
 		dot512(bf16)
 		dot256(bf16)

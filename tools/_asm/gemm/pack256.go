@@ -7,6 +7,43 @@ import (
 	. "mt/tools/asm/isa"
 )
 
+// packRowsAhead is how many rows of B packB256 prefetches before it copies them. Rows are far apart, and the processor
+// fetches nothing ahead by itself.
+const packRowsAhead = 4
+
+// packB256 generates the packing of k rows of B (K,N) into panels of 16 columns. It reads one source row at a time, in
+// memory order.
+func packB256(bf16 bool) {
+	Begin("packB256"+suffix(bf16),
+		"func(dst *float32, stride int, src *"+element(bf16)+", ld, panels, k int)",
+		"copies k rows of src, ld apart, into panels of 16 columns, stride apart.")
+	dst, stride, src, ld, panels, k := Arg("dst"), Arg("stride"), Arg("src"), Arg("ld"), Arg("panels"), Arg("k")
+	SHLQ(Imm(2), stride)
+	scale(bf16, ld)
+
+	s, d, n := GP64(), GP64(), GP64()
+	y0, y1 := YMM(), YMM()
+	Label("row")
+	MOVQ(src, s)
+	MOVQ(dst, d)
+	MOVQ(panels, n)
+	Label("panel")
+	PREFETCHT0(Mem{Base: s, Index: ld, Scale: packRowsAhead})
+	load256(bf16, Mem{Base: s}, y0)
+	load256(bf16, Mem{Base: s, Disp: 8 * size(bf16)}, y1)
+	VMOVUPS(y0, Mem{Base: d})
+	VMOVUPS(y1, Mem{Base: d, Disp: 32})
+	ADDQ(U32(16*size(bf16)), s)
+	ADDQ(stride, d)
+	DECQ(n)
+	JNE(LabelRef("panel"))
+	ADDQ(ld, src)
+	ADDQ(U32(64), dst)
+	DECQ(k)
+	JNE(LabelRef("row"))
+	End()
+}
+
 // transpose256 generates the transposition with which an A that is stored (K,M), or a B that is stored (N,K), is
 // packed.
 func transpose256(bf16 bool) {
