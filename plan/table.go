@@ -249,7 +249,7 @@ func (r *Run) stagingRows(host addRow) {
 		}
 	}
 	if saved > 0 {
-		host("saved for backward", saved, "%s", cmp.Or(r.TravelWords(), "sums of experts"))
+		host("saved on host", saved, "%s", cmp.Or(r.TravelWords(), "sums of experts"))
 	}
 	if spills > 0 {
 		host("spilled activations", spills, "layer inputs that do not fit in the slots")

@@ -149,7 +149,7 @@ func TestTravelWords(t *testing.T) {
 	}
 	bytes := int64(0)
 	for _, row := range r.Table().Rows {
-		if row.Purpose == "saved for backward" && row.Where == "host" && row.Detail == words {
+		if row.Purpose == "saved on host" && row.Detail == words {
 			bytes += row.Bytes
 		}
 	}

@@ -34,7 +34,7 @@ func travelling(level layers.Keep, sent *int64) settings.Hooks {
 			}
 		}
 		for _, row := range p.Table().Rows {
-			if row.Where == "host" && row.Purpose == "saved for backward" {
+			if row.Purpose == "saved on host" {
 				*sent += row.Bytes
 			}
 		}
