@@ -91,9 +91,10 @@ type enqueue struct {
 	p                           *Pass
 	Index                       int // of the launch in p.Launches
 	Batch                       int // batch slot
-	Weights, In, Out, Gr        int // slots; −1: none
+	Weights, In, Out, Gr, Kept  int // slots; −1: none
 	Grad                        int // gradient buffer; −1: none
 	WaitWeights, WaitIn, WaitGr bool
+	WaitKept                    bool
 	WaitBatch                   bool    // the lane's first launch, unless it is the embedding, which waits with WaitWeights
 	First, Last                 bool    // the visit's first and last launch
 	Counts                      []int32 // pairs by expert, over the layers of all lanes and ranks, for the backward; nil: the device has them
@@ -194,7 +195,7 @@ func (c *computeCore) ready(p *Pass) bool {
 		c.blocked = p.inputStall(l)
 	case l.Grad >= 0 && !c.acts[l.Grad].ok:
 		c.blocked = p.gradStall(l)
-	case l.Out >= 0 && !c.acts[l.Out].ok:
+	case l.Out >= 0 && !c.acts[l.Out].ok, l.Kept >= 0 && !c.acts[l.Kept].ok:
 		c.blocked = StallActivation
 	case v.Grad() && c.grad < 0 && len(c.gradFree) == 0:
 		c.blocked = StallGradBuffer
@@ -223,7 +224,7 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	c.next++
 	l := p.Launches[i]
 	v := p.Visits[l.Visit]
-	e := enqueue{p: p, Index: i, Batch: c.batch.slot, Weights: -1, Fetched: c.batch.cause, In: -1, Out: -1, Gr: -1, Grad: -1,
+	e := enqueue{p: p, Index: i, Batch: c.batch.slot, Weights: -1, Fetched: c.batch.cause, In: -1, Out: -1, Gr: -1, Kept: -1, Grad: -1,
 		First: i == v.First, Last: i+1 == len(p.Launches) || p.Launches[i+1].Visit != l.Visit}
 	if slices.ContainsFunc(c.hooks, func(w launchHook) bool { return w.begin(v, &e) }) {
 		return c.after(p, v, l, e)
@@ -241,6 +242,7 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	e.In, e.WaitIn = c.use(l.In)
 	e.Out, _ = c.use(l.Out)
 	e.Gr, e.WaitGr = c.use(l.Grad)
+	e.Kept, e.WaitKept = c.use(l.Kept)
 	if v.Grad() {
 		if c.grad < 0 {
 			c.grad, c.gradFree = c.gradFree[0], c.gradFree[1:]
@@ -434,6 +436,9 @@ func (r *lane) waits(e enqueue, l schedule.Launch, v schedule.Visit) []wait {
 	if e.WaitGr {
 		out = append(out, wait{r.acts[e.Gr].ready, e.p.gradStall(l)})
 	}
+	if e.WaitKept {
+		out = append(out, wait{r.acts[e.Kept].ready, StallActivation})
+	}
 	if v.Grad() && e.First {
 		out = append(out, wait{r.gradBufs[e.Grad].idle, StallGradBuffer})
 	}
@@ -443,12 +448,12 @@ func (r *lane) waits(e enqueue, l schedule.Launch, v schedule.Visit) []wait {
 // record records events on the compute stream after a launch. A slot that the launch filled gets
 // the event ready. A slot that no later launch uses before it is refilled gets the event idle.
 func (r *lane) record(e enqueue, v schedule.Visit) {
-	for _, slot := range []int{e.Out, e.Gr} {
+	for _, slot := range []int{e.Out, e.Gr, e.Kept} {
 		if slot >= 0 {
 			r.compute.Record(r.acts[slot].ready)
 		}
 	}
-	for _, slot := range []int{e.In, e.Out, e.Gr} {
+	for _, slot := range []int{e.In, e.Out, e.Gr, e.Kept} {
 		if slot >= 0 {
 			r.compute.Record(r.acts[slot].idle)
 		}
@@ -607,13 +612,17 @@ func (r *lane) hidden(slot, tokens int) layers.Hidden {
 }
 
 // savedFor returns the memory in which a layer's forward of micro-batch mb leaves intermediate results for its
-// backward. It is empty if the layer saves nothing. It is also empty for mb −1, which stands for all micro-batches at
-// once.
-func (r *lane) savedFor(layer, mb int) layers.Kept {
+// backward: a slot, unless slot is −1, or memory of the layer's own. It is empty if the layer saves nothing. It is also
+// empty for mb −1, which stands for all micro-batches at once.
+func (r *lane) savedFor(layer, mb, slot int) layers.Kept {
 	if len(r.saved[layer]) == 0 || mb < 0 {
 		return layers.Kept{}
 	}
-	return r.saved[layer][mb]
+	own := r.saved[layer][mb]
+	if slot >= 0 {
+		return layers.Kept{Dev: r.acts[slot].mem.Slice(0, own.Bytes())}
+	}
+	return own
 }
 
 // stage enqueues the operations of a launch on the compute stream. It collects the launch's memory in a layers.Launch
@@ -624,7 +633,7 @@ func (r *lane) stage(e enqueue, l schedule.Launch, v schedule.Visit) {
 		Weights: r.weightsOf(v, e.Weights), Grads: r.gradsOf(v, e.Grad, len(e.p.Batch.UniqueIDs)), Workspace: r.workspace,
 		Rows: b.rows, Losses: b.losses, LSE: b.lse, BatchTokens: int(e.p.Batch.Tokens), Scale: b.scale,
 		Experts: r.experts.state, From: e.From, Pairs: e.Pairs, Balances: r.experts.balances, AuxScale: r.experts.auxScale,
-		MicroBatch: b.micro[1+l.MicroBatch], At: b.offset[1+l.MicroBatch], Saved: r.savedFor(v.Layer, l.MicroBatch),
+		MicroBatch: b.micro[1+l.MicroBatch], At: b.offset[1+l.MicroBatch], Saved: r.savedFor(v.Layer, l.MicroBatch, e.Kept),
 		In: r.hidden(e.In, l.Tokens), Out: r.hidden(e.Out, l.Tokens), Grad: r.hidden(e.Gr, l.Tokens)}
 	r.kinds[v.Layer].Launch(r.ops, &x)
 }

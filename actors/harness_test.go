@@ -34,7 +34,9 @@ type trial struct {
 	maxLen                       int
 	keep                         layers.Keep
 	keeps                        layers.Keeps // by block; nil: all blocks keep everything
-	onHost                       bool         // hidden states are on the host, and blocks keep nothing
+	travel                       int          // slots through which what blocks keep travels to the host and back; 0: it stays
+	travelOf                     schedule.Share
+	onHost                       bool // hidden states are on the host, and blocks keep nothing
 	depths                       plan.Depths
 	noClip, sync                 bool
 	layerwise                    bool // each layer's gradient is clipped by its own norm
@@ -224,6 +226,14 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	}
 	if p.Spec.OnHost = tr.onHost; tr.onHost {
 		p.Spec.Keep, p.Depths.ActivationSlots = nil, (tr.blocks+3)*p.Limits.MicroBatches+2
+	}
+	if p.KeptSlots = tr.travel; tr.travel > 0 {
+		if p.Spec.KeptOf = tr.travelOf; p.Spec.KeptOf.Of == 0 {
+			p.Spec.KeptOf = schedule.Share{N: p.Limits.MicroBatches, Of: p.Limits.MicroBatches}
+		}
+		for b := range tr.blocks {
+			p.Spec.KeptOnHost = append(p.Spec.KeptOnHost, b%3 != 1 && p.Spec.Keep.Of(b) > layers.KeepNothing)
+		}
 	}
 	if tr.pairs != op.NoPreference {
 		p.Spec.Preference = op.PreferenceLoss{Kind: tr.pairs, Beta: 0.5, Smoothing: 0.125}

@@ -202,7 +202,7 @@ func (r *lane) openStreams() error {
 		to   **countedStream
 	}
 	all := []named{{"h2d", &r.h2d}, {"compute", &r.compute}, {"d2h", &r.d2h}}
-	if r.plan.SpillBytes() > 0 || r.plan.PassageBytes() > 0 {
+	if r.plan.SpillBytes() > 0 || r.plan.PassageBytes() > 0 || r.plan.KeptSlots > 0 {
 		all = append(all, named{"activations in", &r.in}, named{"activations out", &r.out})
 	}
 	for _, s := range all {
@@ -257,6 +257,11 @@ func (r *lane) allocActivations() (err error) {
 	if r.acts, err = r.makeSlots(accounts.Activations, p.Depths.ActivationSlots, onDevice); err != nil {
 		return err
 	}
+	kept, err := r.makeSlots(accounts.Saved, p.KeptSlots, p.KeptSlotBytes())
+	if err != nil {
+		return err
+	}
+	r.acts = append(r.acts, kept...)
 	if r.state = r.onDevice; p.Spec.OnHost {
 		x := statesOnHost{r}
 		r.state, r.hooks = x.state, append(r.hooks, x)
@@ -279,8 +284,8 @@ func (r *lane) allocActivations() (err error) {
 	r.savedMem = make([]layers.Kept, len(p.Layouts))
 	for l := range p.Layouts {
 		switch bytes := p.SavedBytes(l); {
-		case bytes > 0 && p.Spec.OnHost:
-			r.savedMem[l].Host, err = r.pinned(accounts.HiddenStates, bytes, usedBetween)
+		case bytes > 0 && p.SavedOnHost(l):
+			r.savedMem[l].Host, err = r.pinned(accounts.SavedOnHost, bytes, usedBetween)
 		case bytes > 0:
 			r.savedMem[l].Dev, err = r.alloc(accounts.Saved, bytes)
 		}
@@ -411,6 +416,9 @@ func (r *lane) bindSaved(b *data.Batch) {
 		var off int64
 		cut := make([]layers.Kept, len(b.MicroBatches))
 		for i, mb := range b.MicroBatches {
+			if !r.plan.Keeps(l, i) {
+				continue
+			}
 			n := r.kinds[l].SavedBytes(spec, r.plan.Layouts[l].Block, spec.Keep.Of(r.plan.Layouts[l].Block), mb.Tokens)
 			cut[i] = m.Slice(off, n)
 			off += (n + device.Align - 1) / device.Align * device.Align

@@ -21,6 +21,7 @@ import (
 	"mt/host/optim"
 	"mt/internal/testkit"
 	"mt/layers"
+	"mt/layers/schedule"
 	"mt/model"
 	"mt/plan"
 )
@@ -210,6 +211,9 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 		if drawn {
 			p.Spec.Keep = randomKeeps(r, q.Config.NumLayers)
 		}
+		if !p.Unified && p.StateOnDisk == nil && seed%2 == 0 { // small models gain nothing by it
+			letTravel(p, 1+int(seed)%4, 1+int(seed)/2%p.Limits.MicroBatches)
+		}
 		threads := 1 + r.Intn(3)
 		need := p.Table().Device
 		if err := allocated(t, p, threads, need); err != nil {
@@ -227,13 +231,14 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 			"bf16": q.Act == device.BF16, "bf16 gradients": p.GradBF16, "parts of the head": p.Spec.Shards() > 1, "micro-batches": p.Limits.MicroBatches > 1,
 			"experts ahead": p.Experts > 0 && !p.OnDemand && !p.Unified, "experts on demand": p.OnDemand, "experts in place": p.Experts > 0 && p.Unified,
 			"matrices copied": p.MatrixBytes() > 0 && !p.Unified, "matrices in place": p.MatrixBytes() > 0 && p.Unified,
-			"chosen by block": !drawn && differ(p.Spec.Keep), "drawn by block": drawn && differ(p.Spec.Keep), "kept: " + p.Spec.Keep.Of(0).String(): true} {
+			"chosen by block": !drawn && differ(p.Spec.Keep), "drawn by block": drawn && differ(p.Spec.Keep), "kept: " + p.Spec.Keep.Of(0).String(): true,
+			"travelling": p.KeptSlots > 0, "travelling in part": p.KeptSlots > 0 && p.Spec.KeptOf.N < p.Spec.KeptOf.Of, "travelling beside experts": p.KeptSlots > 0 && p.Experts > 0} {
 			if is {
 				met[what]++
 			}
 		}
 	}
-	if t.Logf("%v", met); n >= 100 && len(met) != 24+int(layers.KeepAll)+1 {
+	if t.Logf("%v", met); n >= 100 && len(met) != 27+int(layers.KeepAll)+1 {
 		t.Errorf("not all kinds of runs were drawn: %v", met)
 	}
 }
@@ -248,12 +253,32 @@ func TestRecordingsArePlanned(t *testing.T) {
 			for _, unified := range []bool{false, true} {
 				for _, act := range []device.DType{device.F32, device.BF16} {
 					q := plan.Request{Config: c, Planes: recipe.Planes, Act: act, GradDType: "auto", Recompute: "auto", Rows: 3, RowTokens: 20, MicroBatchTokens: 40, Clip: true, Unified: unified}
-					if err := allocated(t, testkit.Must(plan.Resolve(q))(t), 1, 0); err != nil {
+					p := testkit.Must(plan.Resolve(q))(t)
+					if err := allocated(t, p, 1, 0); err != nil {
 						t.Errorf("%v, in place %v: %v", act, unified, err)
+					}
+					if letTravel(p, 2, 1); p.KeptSlots == 0 {
+						t.Error("nothing can travel")
+					} else if err := allocated(t, p, 1, 0); !unified && err != nil {
+						t.Errorf("%v, travelling: %v", act, err)
 					}
 				}
 			}
 		})
+	}
+}
+
+// letTravel lets all that blocks keep of n micro-batches travel through this number of slots, as a plan for a large model
+// does. It changes nothing if blocks keep nothing.
+func letTravel(p *plan.Run, slots, n int) {
+	on := make([]bool, p.Spec.Config.Blocks())
+	for l, layout := range p.Layouts {
+		if layout.Kind.BeginsBlock() && p.SavedBytes(l) > 0 && !p.Spec.OnHost {
+			on[layout.Block], p.KeptSlots = true, slots
+		}
+	}
+	if p.KeptSlots > 0 {
+		p.Spec.KeptOnHost, p.Spec.KeptOf = on, schedule.Share{N: n, Of: p.Limits.MicroBatches}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"math/rand"
 	"slices"
 
+	"mt/layers/schedule"
 	"mt/model"
 	"mt/plan"
 )
@@ -18,6 +19,8 @@ type worldConfig struct {
 	balanced             bool // the loss balances the experts' load
 	headShards           int
 	lane                 []int // by layer: its lane; nil: there is one
+	kept                 int   // slots for what blocks keep; 0: it has memory of its own
+	keptOf               schedule.Share
 	onHost               bool  // activation slots are in host memory, one for each activation
 	reaches              int64 // bit 4a+b: the device of lane a reaches that of lane b
 	depths               plan.Depths
@@ -171,6 +174,10 @@ func randomConfig(seed int64) worldConfig {
 	}
 	if c.ranks == 0 && r.Intn(4) == 0 {
 		c.abortAfter = 1 + r.Intn(500)
+	}
+	if r.Intn(3) == 0 && !c.onHost {
+		c.kept = 1 + r.Intn(3)
+		c.keptOf = schedule.Share{N: 1 + r.Intn(c.micro), Of: c.micro}
 	}
 	return c
 }

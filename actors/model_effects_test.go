@@ -24,9 +24,9 @@ func (w *world) do(e work, lane laneID) {
 		w.fetch(d.fetchWeights, lane)
 	case fetchBatch:
 	case fetchActivation:
-		c := l.spilled[d.Host]
+		c := l.spilled[d.place]
 		if !c.written {
-			w.failf("host buffer %d is fetched before it was spilled", d.Host)
+			w.failf("%+v is fetched before it was spilled", d.place)
 		}
 		l.acts[d.Slot] = c
 	case fetchPassed:
@@ -158,7 +158,7 @@ func (w *world) landing(e work, l *laneWorld) func() []send {
 			if l.acts[d.Slot] != c {
 				w.failf("activation slot %d was reused before its spill landed", d.Slot)
 			}
-			l.spilled[d.Host] = c
+			l.spilled[d.place] = c
 			return e.completed(nil)
 		}
 	case passToHost:
@@ -379,6 +379,12 @@ func (w *world) launch(d enqueue, on *laneWorld) {
 	}
 	if l.Grad >= 0 {
 		want(d.Gr, l.Grad)
+	}
+	switch {
+	case l.Kept >= 0 && v.Phase == schedule.Forward:
+		on.acts[d.Kept] = content{prog: d.p.Seq, object: l.Kept, written: true}
+	case l.Kept >= 0:
+		want(d.Kept, l.Kept)
 	}
 	if l.Out >= 0 {
 		on.acts[d.Out] = content{prog: d.p.Seq, object: l.Out, written: true}

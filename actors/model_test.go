@@ -14,6 +14,7 @@ import (
 
 	"mt/internal/testkit"
 	"mt/layers/schedule"
+	"mt/plan"
 )
 
 // world is a simulated run: it runs the actors' cores without protoactor, device or clock. It
@@ -62,13 +63,13 @@ type world struct {
 // laneWorld is the simulated device of a lane: what its slots hold, and its streams.
 type laneWorld struct {
 	index   int
-	slots   map[int]content // weight slots
-	acts    map[int]content // activation slots
-	spilled map[int]content // host buffers
-	parts   []offloadGrad   // of the gradient in progress
-	counts  map[int][]int32 // by program: counts of all lanes on the device
-	routed  int             // 1: a layer's tokens are with its experts
-	joined  int             // micro-batches that came back from the experts
+	slots   map[int]content   // weight slots
+	acts    map[int]content   // activation slots
+	spilled map[place]content // host buffers
+	parts   []offloadGrad     // of the gradient in progress
+	counts  map[int][]int32   // by program: counts of all lanes on the device
+	routed  int               // 1: a layer's tokens are with its experts
+	joined  int               // micro-batches that came back from the experts
 	streams [copyStreams]streamWorld
 }
 
@@ -118,14 +119,17 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	if cfg.lane != nil {
 		spec.Order = schedule.Lanes
 	}
+	if spec.KeptSlots, spec.Kept = cfg.kept, cfg.keptOf; cfg.kept > 0 {
+		plan.Keeping(spec.Layers, func(l int) bool { return cfg.kinds()[l].BeginsBlock() })
+	}
 	n := spec.Lanes()
 	w.cores, w.boxes, w.todo = make([]core, n*int(numRoles)), make([][]message, n*int(numRoles)), make([][]effect, n*int(numRoles))
 	sit := func(a address, c core) { w.cores[seat(a)] = c }
 	for lane := range laneID(n) {
-		w.lanes = append(w.lanes, &laneWorld{index: int(lane), counts: map[int][]int32{}, slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}})
+		w.lanes = append(w.lanes, &laneWorld{index: int(lane), counts: map[int][]int32{}, slots: map[int]content{}, acts: map[int]content{}, spilled: map[place]content{}})
 		prefetcher := fetching(spec, cfg.tied, cfg.depths)
 		prefetcher.lane, prefetcher.rows, prefetcher.batches = lane, spec.On(0) == int(lane), max(1, cfg.batches)
-		prefetcher.experts, prefetcher.weightsOnDisk = cfg.experts > 0, cfg.weightsOnDisk
+		prefetcher.experts, prefetcher.weightsOnDisk, prefetcher.kept = cfg.experts > 0, cfg.weightsOnDisk, cfg.kept
 		for from := range n {
 			prefetcher.reachedBy = append(prefetcher.reachedBy, cfg.reaches>>(4*from+int(lane))&1 == 1)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"mt/data"
 	"mt/layers"
+	"mt/layers/schedule"
 )
 
 // The Offloader copies the device's results to the host: gradients into slabs, spilled activations, the experts'
@@ -145,10 +146,18 @@ func newOffloaderCore(x offloaderSpec) *offloaderCore {
 // toOptimizer makes the message that sends a landed gradient to the Optimizer.
 func toOptimizer(m GradLanded, _ *data.Batch) send { return send{optimizerID, m} }
 
-// spill is the task of copying an activation from a slot to the host memory for spills. This memory
-// holds the batch's tokens one after the other; the activation begins after Host tokens
-// (schedule.Object.Host).
-type spill struct{ Slot, Host, Tokens int }
+// spill is the task of copying an activation from a slot to its place on the host.
+type spill struct {
+	Slot int
+	place
+}
+
+// place is where an activation spills to. Layer is −1: the host memory for spills, which holds the batch's tokens one
+// after the other; the activation begins after Host tokens (schedule.Object.Host). Otherwise the activation is what a
+// layer keeps of a micro-batch, and goes to the layer's own host memory.
+type place struct{ Host, Tokens, Layer, MicroBatch int }
+
+func placeOf(o schedule.Object) place { return place{o.Host, o.Tokens, o.Layer, o.MicroBatch} }
 
 // offloadGrad is the task of copying a tile's gradient from gradient buffer Buf into slab Slab, at
 // the tile's place in the layer. After the copy it records that the gradient buffer is idle.
@@ -180,7 +189,7 @@ func (c *offloaderCore) step(msg message) []effect {
 		c.forgetOffers(m.Pass.Seq - programsKept)
 	case ActivationComputed:
 		o := c.programs[m.Prog].Objects[m.Object]
-		return []effect{work{do: spill{Slot: m.Slot, Host: o.Host, Tokens: o.Tokens}, done: []send{
+		return []effect{work{do: spill{Slot: m.Slot, place: placeOf(o)}, done: []send{
 			{c.lane.prefetcher(), ActivationSpilled{Prog: m.Prog, Object: m.Object}},
 			{c.lane.prefetcher(), ActivationSlotFreed{m.Slot}}}}}
 	case SlotOffered:
@@ -237,7 +246,7 @@ func (c *offloaderCore) advance() (out []effect) {
 
 func (e spill) start(r *lane, w work) error {
 	s := r.copying(r.out, e)
-	r.toHost(e.Slot, r.spilled(e.Host, e.Tokens))
+	r.toHost(e.Slot, r.spilled(e.place))
 	s.Notify(r.landed(w, fmt.Sprintf("spill an activation from slot %d", e.Slot), nothing))
 	return nil
 }
@@ -294,12 +303,13 @@ func (r *lane) toHost(from int, host []byte) {
 	s.Record(slot.idle)
 }
 
-// spilled views the place of a spilled activation in the host memory for spills, which holds the
-// batch's tokens one after the other. The activation has this many tokens, and `at` tokens come
-// before it.
-func (r *lane) spilled(at, tokens int) []byte {
-	from := r.plan.ActivationBytes(at)
-	return r.spills[from : from+r.plan.ActivationBytes(tokens)]
+// spilled views the host memory of a spilled activation.
+func (r *lane) spilled(at place) []byte {
+	if at.Layer >= 0 {
+		return r.saved[at.Layer][at.MicroBatch].Host
+	}
+	from := r.plan.ActivationBytes(at.Host)
+	return r.spills[from : from+r.plan.ActivationBytes(at.Tokens)]
 }
 
 // sumF32 sums the little-endian float32 values of b in order, in float64.

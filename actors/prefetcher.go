@@ -34,6 +34,7 @@ type prefetcherSpec struct {
 	slots         [schedule.NumClasses]int // number of weight slots by class
 	batches       int                      // number of batch slots
 	activations   int                      // number of activation slots
+	kept          int                      // number of slots for what layers keep; they follow the activation slots
 	experts       bool                     // some layers have experts
 	weightsOnDisk []bool                   // by layer: its tile is on a disk; nil: none is
 	reachedBy     []bool                   // by lane: its device can copy into this lane's slots
@@ -480,7 +481,7 @@ func (r *lane) allocWeights() error {
 // an activation from another lane gets its slot earlier, so that the other lane can copy into the slot.
 type activationServer struct {
 	c    *prefetcherCore
-	free []int
+	free [2][]int // free slots: for hidden states and gradients, for what layers keep
 	// passed has the activations that other lanes have passed to the host and that have no slot yet. allotted has the
 	// activations that have a slot and have not arrived.
 	passed   map[transit]bool
@@ -488,18 +489,25 @@ type activationServer struct {
 }
 
 func newActivationServer(c *prefetcherCore) *activationServer {
-	return &activationServer{c: c, free: ids(c.activations), passed: map[transit]bool{}, allotted: map[transit]fetchPassed{}}
+	all := ids(c.activations + c.kept)
+	return &activationServer{c: c, free: [2][]int{all[:c.activations:c.activations], all[c.activations:]}, passed: map[transit]bool{}, allotted: map[transit]fetchPassed{}}
 }
 
-// fetchActivation is the task of enqueuing the copy of a spilled activation into a slot. The host
-// memory for spills holds the batch's tokens one after the other; the activation begins after Host
-// tokens. Step is the training step of the pass.
-type fetchActivation struct{ Slot, Host, Tokens, Step int }
+// fetchActivation is the task of enqueuing the copy of a spilled activation into a slot. Step is the training step of
+// the pass.
+type fetchActivation struct {
+	Slot, Step int
+	place
+}
 
 func (x *activationServer) take(msg message) ([]effect, bool) {
 	switch m := msg.(type) {
 	case ActivationSlotFreed:
-		x.free = append(x.free, m.Slot)
+		class := 0
+		if m.Slot >= x.c.activations {
+			class = 1
+		}
+		x.free[class] = append(x.free[class], m.Slot)
 	case ActivationSpilled:
 		if s := x.c.program(m.Prog); s != nil {
 			s.spilled[m.Object]++
@@ -515,13 +523,17 @@ func (x *activationServer) take(msg message) ([]effect, bool) {
 func (x *activationServer) served(s *prefetchState) bool { return s.acts == len(s.p.ActTakes) }
 
 func (x *activationServer) serve(s *prefetchState) (out []effect) {
-	for s.acts < len(s.p.ActTakes) && len(x.free) > 0 {
+	for s.acts < len(s.p.ActTakes) {
 		t := s.p.ActTakes[s.acts]
-		if t.Fetch && s.spilled[t.Object] < t.Spills {
+		free := &x.free[0]
+		if s.p.Objects[t.Object].Layer >= 0 {
+			free = &x.free[1]
+		}
+		if len(*free) == 0 || t.Fetch && s.spilled[t.Object] < t.Spills {
 			break
 		}
-		slot := x.free[0]
-		x.free = x.free[1:]
+		slot := (*free)[0]
+		*free = (*free)[1:]
 		out = append(out, x.fill(s.p, t, slot)...)
 		s.acts++
 	}
@@ -537,14 +549,14 @@ func (x *activationServer) fill(p *Pass, t schedule.Take, slot int) []effect {
 	case t.Arrives:
 		return x.arrives(p, t, granted, slot)
 	case t.Fetch:
-		return []effect{work{do: fetchActivation{Slot: slot, Host: o.Host, Tokens: o.Tokens, Step: p.Step}}, granted}
+		return []effect{work{do: fetchActivation{Slot: slot, place: placeOf(o), Step: p.Step}}, granted}
 	}
 	return []effect{granted}
 }
 
 func (e fetchActivation) start(r *lane, _ work) error {
 	defer r.copying(r.in, e).end()
-	r.bringIn(e.Slot, r.spilled(e.Host, e.Tokens))
+	r.bringIn(e.Slot, r.spilled(e.place))
 	return r.enqueued("prefetch an activation into slot %d", e.Slot)
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	"mt/device/cpu"
 	"mt/device/wrap"
 	"mt/internal/testkit"
+	"mt/layers"
 	"mt/plan"
 )
 
@@ -124,6 +126,9 @@ func tracedShapes() map[string]trial {
 	add("least", func(tr *trial) { tr.copyTiles, tr.depths = true, least })
 	add("no clip", func(tr *trial) {
 		tr.copyTiles, tr.noClip, tr.tied, tr.bf16, tr.gradBF16, tr.shards = true, true, true, true, true, 2
+	})
+	add("kept tensors travel", func(tr *trial) {
+		tr.copyTiles, tr.blocks, tr.keep, tr.travel = true, 4, layers.KeepAll, 1
 	})
 	add("muon", func(tr *trial) { tr.copyTiles, tr.muon, tr.depths.MatrixBuffers = true, true, 2 })
 	add("muon, in place", func(tr *trial) { tr.muon = true })
@@ -362,6 +367,12 @@ func (g traced) checkFlows(t *testing.T, tr trial) {
 	}
 	if found["ActivationComputed"] != spills || spills == 0 && tr.depths.ActivationSlots == 3 && tr.blocks > 1 {
 		t.Errorf("%d activations were spilled, and %d flows lead there", spills, found["ActivationComputed"])
+	}
+	if track := g.spans[fmt.Sprintf("activation slot %d", tr.depths.ActivationSlots)]; tr.travel > 0 {
+		named := func(e traceEvent) bool { return strings.HasPrefix(e.Name, "kept by layer ") || e.Name == "activation" }
+		if len(track) == 0 || !slices.ContainsFunc(track, named) || slices.ContainsFunc(track, func(e traceEvent) bool { return !named(e) }) {
+			t.Errorf("what travels is shown as %v", track[:min(3, len(track))])
+		}
 	}
 	if found["LayerFetched"] != fetches {
 		t.Errorf("%d tiles were fetched, and %d flows lead to a launch", fetches, found["LayerFetched"])

@@ -42,9 +42,16 @@ func (l *laneTracer) launchCredits(e enqueue, la schedule.Launch, v schedule.Vis
 	}
 	l.activation(e.p, e.In, la.In, e.WaitIn, false, p)
 	l.activation(e.p, e.Gr, la.Grad, e.WaitGr, true, p)
-	if e.Out >= 0 {
-		h := l.takes(credit{activationCredit, e.Out, lane}, l.objectName(e.p, la.Out), p)
-		h.object = object{e.p.Seq + 1, la.Out}
+	made := [][2]int{{e.Out, la.Out}}
+	if v.Phase == schedule.Forward {
+		made = append(made, [2]int{e.Kept, la.Kept})
+	} else {
+		l.activation(e.p, e.Kept, la.Kept, e.WaitKept, false, p)
+	}
+	for _, m := range made {
+		if slot, id := m[0], m[1]; slot >= 0 {
+			l.takes(credit{activationCredit, slot, lane}, l.objectName(e.p, id), p).object = object{e.p.Seq + 1, id}
+		}
 	}
 	switch buf := (credit{gradBufferCredit, e.Grad, lane}); {
 	case v.Grad() && e.First:
@@ -80,14 +87,21 @@ func (l *laneTracer) activation(pass *Pass, slot, id int, fetched, turned bool, 
 }
 
 // objectName returns the name of an activation in traces, such as the input of a layer. id is its number in the
-// program's Objects, which the inputs of all layers fill first, layer by layer.
+// program's Objects. Besides what layers keep, the inputs of all layers fill these first, layer by layer.
 func (l *laneTracer) objectName(pass *Pass, id int) string {
-	n := len(pass.Batch.MicroBatches)
+	n, object := len(pass.Batch.MicroBatches), pass.Objects[id]
+	for _, o := range pass.Objects[:id] {
+		if o.Layer >= 0 {
+			id--
+		}
+	}
 	name := "gradient"
-	if layer := id/n + 1; layer < len(l.names) {
+	if layer := id/n + 1; object.Layer >= 0 {
+		name = "kept by " + l.names[object.Layer]
+	} else if layer < len(l.names) {
 		name = "input of " + l.names[layer]
 	}
-	return name + ", micro-batch " + strconv.Itoa(id%n+1)
+	return name + ", micro-batch " + strconv.Itoa(object.MicroBatch+1)
 }
 
 // launchCauses records the works that led to launch p, such as the copy of the routing, and notes p as the cause of

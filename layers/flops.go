@@ -12,7 +12,8 @@ package layers
 func (s Spec) RecomputedFLOPs(tokens, pairs int64) int64 {
 	n := s.attentionFLOPs(pairs)
 	for block := s.NoBackward; block < s.Config.Blocks(); block++ {
-		n += tokens * s.productsAgain(block, s.Keep.Of(block))
+		kept := int64(s.KeptShare(block) * float64(tokens))
+		n += kept*s.productsAgain(block, s.Keep.Of(block)) + (tokens-kept)*s.productsAgain(block, KeepNothing)
 	}
 	return n
 }
@@ -21,9 +22,11 @@ func (s Spec) RecomputedFLOPs(tokens, pairs int64) int64 {
 // backward computes again.
 func (s Spec) PairsAgain(length int) (n int64) {
 	for block := s.NoBackward; block < s.Config.Blocks(); block++ {
-		if s.Keep.Of(block) < KeepAttention {
-			n += s.Config.BlockPairs(block, length)
+		pairs := s.Config.BlockPairs(block, length)
+		if s.Keep.Of(block) >= KeepAttention {
+			pairs -= int64(s.KeptShare(block) * float64(pairs))
 		}
+		n += pairs
 	}
 	return n
 }

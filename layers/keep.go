@@ -43,6 +43,14 @@ func (k Keeps) Of(block int) Keep {
 	return KeepNothing
 }
 
+// KeptShare returns the share of the micro-batches of which a block keeps what its level says.
+func (s Spec) KeptShare(block int) float64 {
+	if block < len(s.KeptOnHost) && s.KeptOnHost[block] {
+		return float64(s.KeptOf.N) / float64(s.KeptOf.Of)
+	}
+	return 1
+}
+
 // Anything reports whether the forward of any block keeps something for the backward.
 func (k Keeps) Anything() bool { return len(k) > 0 && slices.Max(k) > KeepNothing }
 

@@ -50,6 +50,9 @@ func (s Spec) leastKept(kind model.LayerKind) map[dims]Keep {
 			continue
 		}
 		d, keep := s.dims(block), s.Keep.Of(block)
+		if s.KeptShare(block) < 1 {
+			keep = KeepNothing
+		}
 		if was, some := least[d]; !some || keep < was {
 			least[d] = keep
 		}

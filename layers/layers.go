@@ -3,6 +3,7 @@ package layers
 import (
 	"mt/device"
 	"mt/device/op"
+	"mt/layers/schedule"
 	"mt/model"
 )
 
@@ -11,6 +12,10 @@ type Spec struct {
 	Config *model.Config
 	Act    device.DType // compute dtype of activations and matrices
 	Keep   Keeps        // does not change any result
+	// KeptOnHost tells for each decoder block whether what its forward keeps travels to the host and back; nil: none
+	// does. Such a block keeps nothing of micro-batches that are not in KeptOf.
+	KeptOnHost []bool
+	KeptOf     schedule.Share
 	// MaxTokens and MaxSeqs are the largest numbers of tokens and of sequences of a micro-batch.
 	MaxTokens int
 	// ChunkTokens is how many tokens everything but attention processes at once; 0: the whole micro-batch. HeadChunk is

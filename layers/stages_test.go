@@ -138,7 +138,7 @@ func TestLaunchesOfExperts(t *testing.T) {
 			continue
 		}
 		in, out, grad := n+l.MicroBatch, 2*n+l.MicroBatch, 2*n+l.MicroBatch // the gradient begins as the head's input
-		want := schedule.Launch{Visit: l.Visit, MicroBatch: l.MicroBatch, Tokens: l.Tokens, In: -1, Out: -1, Grad: -1, Releases: l.Releases}
+		want := schedule.Launch{Visit: l.Visit, MicroBatch: l.MicroBatch, Tokens: l.Tokens, In: -1, Out: -1, Grad: -1, Kept: -1, Releases: l.Releases}
 		switch {
 		case v.Stage == schedule.Expert:
 			experts++

@@ -133,8 +133,10 @@ func choose(q Request) (*Run, error) {
 	r.raiseBuffers(q)
 	_ = r.fits(q) // final choice of data on disk: deeper buffers, which follow, do not justify more reads from disk
 	r.tiered = true
-	if auto(q.Recompute) && !r.Spec.OnHost {
-		r.chooseSaved(q)
+	if auto(q.Recompute) && !r.Spec.OnHost && !r.EvalOnly {
+		options := r.saveOptions()
+		r.chooseSaved(q, options)
+		r.chooseTravel(q, options)
 	}
 	if q.Depths.ActivationSlots == 0 && !r.Spec.OnHost {
 		r.raise(q, &r.Depths.ActivationSlots, r.allActivations())

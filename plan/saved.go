@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"math"
 
 	"mt/device"
@@ -16,7 +17,13 @@ const savedTensors = 16
 
 // SavedBytes returns the bytes that layer l keeps for its backward, for all micro-batches. Alignment may cost
 // device.Align bytes for each tensor of each micro-batch.
-func (r *Run) SavedBytes(l int) int64 { return r.savedAt(l, r.Spec.Keep.Of(r.Layouts[l].Block)) }
+func (r *Run) SavedBytes(l int) int64 {
+	n := r.savedAt(l, r.Spec.Keep.Of(r.Layouts[l].Block))
+	if n > 0 && r.travels(l) {
+		n = min(n, int64(r.Spec.KeptOf.N)*r.keptBytes(l))
+	}
+	return n
+}
 
 // savedAt returns the bytes that layer l would keep for its backward at the given level, for all
 // micro-batches.
@@ -30,18 +37,19 @@ func (r *Run) savedAt(l int, level layers.Keep) int64 {
 
 // savedBytes returns the bytes that all layers of the view r keep on the device for their backward.
 func (r *Run) savedBytes() (n int64) {
-	if r.Spec.OnHost {
-		return 0
-	}
 	for l := range r.Layouts {
-		if bytes := r.SavedBytes(l); bytes > 0 {
+		if bytes := r.SavedBytes(l); bytes > 0 && !r.SavedOnHost(l) {
 			n += held(bytes)
 		}
 	}
-	return n
+	return n + int64(r.KeptSlots)*held(r.KeptSlotBytes())
 }
 
-// KeptByLayer describes each layer's level. The embedding, experts and the head keep only their input.
+// SavedOnHost reports whether what layer l keeps for its backward is in host memory: an experts' sum beside hidden
+// states that are there too, or tensors that travel through slots on the device (Spec.KeptOnHost).
+func (r *Run) SavedOnHost(l int) bool { return r.Spec.OnHost || r.travels(l) }
+
+// KeptByLayer describes each layer's level, and whether its tensors travel to the host. The embedding, experts and the head keep only their input.
 func (r *Run) KeptByLayer() []string {
 	out := make([]string, len(r.Layouts))
 	for l := range out {
@@ -49,21 +57,25 @@ func (r *Run) KeptByLayer() []string {
 		if r.keeps(l) {
 			level = r.Spec.Keep.Of(r.Layouts[l].Block)
 		}
-		out[l] = level.String()
+		out[l] = level.String() + also(r.travels(l), " on the host")
 	}
 	return out
 }
 
 // keptHere describes, for the memory table, what the blocks of the view r (of one lane, or of all)
-// keep.
+// keep on the device.
 func (r *Run) keptHere() string {
 	var here layers.Keeps
 	for l, layout := range r.Layouts {
 		if r.has(l) && r.keeps(l) {
-			here = append(here, r.Spec.Keep.Of(layout.Block))
+			level := r.Spec.Keep.Of(layout.Block)
+			if r.travels(l) {
+				level = layers.KeepNothing
+			}
+			here = append(here, level)
 		}
 	}
-	return here.String()
+	return here.String() + also(r.KeptSlotBytes() > 0, fmt.Sprintf(", %d slots for the others", r.KeptSlots))
 }
 
 // keeps reports whether layer l has a backward and is of a kind that can keep tensors.
@@ -82,11 +94,8 @@ const spillTries = 8
 // fewer slots, more inputs of layers spill to the host, and the freed memory lets blocks keep more tensors. So
 // chooseSaved predicts the time of a step for several numbers of slots, and takes the shortest. A step with spills must
 // be shorter than one without by the fraction spillWorth.
-func (r *Run) chooseSaved(q Request) {
-	if r.EvalOnly {
-		return
-	}
-	best, bestTime, options := *r, math.Inf(1), r.saveOptions()
+func (r *Run) chooseSaved(q Request, options []saveOption) {
+	best, bestTime := *r, math.Inf(1)
 	for _, slots := range r.slotChoices(q) {
 		r.Depths.ActivationSlots = slots
 		if !r.fillSaved(q, options) {
@@ -259,11 +268,15 @@ func (r *Run) spilled() int { return max(0, r.allActivations()-r.Depths.Activati
 // and a copy that comes late delays the computation.
 const spillMargin = 2
 
+// travelMargin is the same for what blocks keep. An H100 computes 1.45 times as much in the time of a copy as commonPace.
+const travelMargin = 1.5
+
 // stepSeconds estimates the time of a step on the busiest lane. Forward and backward each take the maximum of
-// computation and copies in one direction.
+// computation and copies in one direction. What a block keeps travels while that block computes, so where its copies take
+// longer than the block, the rest is added.
 func (r *Run) stepSeconds(options []saveOption) (most float64) {
 	for lane, v := range r.views() {
-		pace := r.pace(lane)
+		pace, inBlock := r.pace(lane), make([]float64, r.Spec.Config.Blocks())
 		var computes, again, tiles, grads float64
 		for l, seconds := range r.weights(pace) {
 			if v.has(l) {
@@ -271,16 +284,27 @@ func (r *Run) stepSeconds(options []saveOption) (most float64) {
 				tiles += float64(r.Layouts[l].TileBytes)
 				grads += float64(r.GradElems(l) * r.GradBytes())
 			}
-		}
-		for _, o := range options {
-			if o.lane == lane {
-				level := r.Spec.Keep.Of(o.block)
-				again += o.saves[layers.KeepAll] - o.saves[level]
+			if kind := r.Layouts[l].Kind; kind.BeginsBlock() || kind == model.MoE {
+				inBlock[r.Layouts[l].Block] += seconds
 			}
 		}
-		tokens := float64(v.spilled()) * float64(r.Limits.Tokens) / float64(r.Limits.MicroBatches)
-		spills := spillMargin * tokens * float64(r.ActivationBytes(1))
-		most = max(most, max(computes/3, (tiles+spills)/pace.Link)+max(computes*2/3+again, (tiles+spills)/pace.Link, grads/pace.Link))
+		spills := spillMargin * float64(v.spilled()) * float64(r.Limits.Tokens) / float64(r.Limits.MicroBatches) * float64(r.ActivationBytes(1))
+		each, late := spills/float64(max(1, len(options))), [2]float64{} // in forward and backward
+		for _, o := range options {
+			if o.lane != lane {
+				continue
+			}
+			level, share := r.Spec.Keep.Of(o.block), r.Spec.KeptShare(o.block)
+			rest := o.saves[layers.KeepAll] - share*o.saves[level]
+			if again += rest; r.KeptSlots > 0 && r.Spec.KeptOnHost[o.block] {
+				bytes := travelMargin * share * float64(o.bytes[level])
+				spills += bytes
+				late[0] += max(0, (each+bytes)/pace.Link-inBlock[o.block]/3)
+				late[1] += max(0, (each+bytes)/pace.Link-inBlock[o.block]*2/3-rest)
+			}
+		}
+		forward, backward := computes/3+late[0], computes*2/3+again+late[1]
+		most = max(most, max(forward, (tiles+spills)/pace.Link)+max(backward, (tiles+spills)/pace.Link, grads/pace.Link))
 	}
 	return most
 }

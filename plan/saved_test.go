@@ -137,7 +137,7 @@ func on7B(t *testing.T, blocks int, gib float64) Request {
 
 // TestInputsSpillForMore: layer inputs are spilled to the host if the freed device memory makes a
 // step shorter and the host has room. They are never spilled if the request sets the slots, if host
-// and device share one memory, or if everything fits.
+// and device share one memory, or if everything fits. The host has no room for what blocks keep besides.
 func TestInputsSpillForMore(t *testing.T) {
 	for name, c := range map[string]struct {
 		blocks int
@@ -145,9 +145,9 @@ func TestInputsSpillForMore(t *testing.T) {
 		change func(*Request)
 		spills bool
 	}{
-		"12 blocks, 80 GB":         {12, 79.6, nil, true},
-		"28 blocks, 80 GB":         {28, 79.6, nil, true},
-		"12 blocks, 141 GB":        {12, 140.4, nil, true},
+		"12 blocks, 80 GB":         {12, 79.6, func(q *Request) { q.HostMemory = 72 << 30 }, true},
+		"28 blocks, 80 GB":         {28, 79.6, func(q *Request) { q.HostMemory = 142 << 30 }, true},
+		"12 blocks, 141 GB":        {12, 140.4, func(q *Request) { q.HostMemory = 72 << 30 }, true},
 		"room for everything":      {12, 200, nil, false},
 		"slots for all":            {12, 79.6, func(q *Request) { q.Depths.ActivationSlots = 104 }, false},
 		"no room on the host":      {12, 79.6, func(q *Request) { q.HostMemory, q.MicroBatchTokens, q.GradDType = 66<<30, 16384, "fp32" }, false},

@@ -62,6 +62,9 @@ type Run struct {
 	// that an expert's tile is fetched only when the routing is known to use it.
 	Experts  int
 	OnDemand bool
+	// KeptSlots is the number of slots on each device through which what blocks keep travels to the host and back
+	// (Spec.KeptOnHost).
+	KeptSlots int
 	// Lane has the lane of each layer; nil: one lane.
 	Lane []int
 	// StateOnDisk tells for each layer whether its state (lower halves and planes) is on disk; nil: none is.
@@ -221,7 +224,7 @@ func (r *Run) slotBytes() (n int64) {
 // Schedule returns the description of a training step from which package schedule makes the
 // programs of all lanes.
 func (r *Run) Schedule() schedule.Spec {
-	s := schedule.Spec{Order: r.Order, Lane: r.Lane, OnDemand: r.OnDemand, WeightSlots: r.Depths.WeightSlots, ActivationSlots: r.Depths.ActivationSlots}
+	s := schedule.Spec{Order: r.Order, Lane: r.Lane, OnDemand: r.OnDemand, WeightSlots: r.Depths.WeightSlots, ActivationSlots: r.Depths.ActivationSlots, KeptSlots: r.KeptSlots, Kept: r.Spec.KeptOf}
 	var kinds []model.LayerKind
 	for _, l := range r.Layouts {
 		kinds = append(kinds, l.Kind)
@@ -232,7 +235,23 @@ func (r *Run) Schedule() schedule.Spec {
 		s.Layers = append(s.Layers, layer)
 	}
 	r.dropFrozen(s.Layers)
+	Keeping(s.Layers, r.travels)
 	return s
+}
+
+// Keeping sets schedule.Keeps in the visits of a step to the layers for which travels is true.
+func Keeping(all []schedule.Layer, travels func(layer int) bool) {
+	for i := range all {
+		if !travels(i) {
+			continue
+		}
+		for _, visits := range []*[]schedule.Visit{&all[i].Forward, &all[i].Backward} {
+			*visits = slices.Clone(*visits)
+			for k := range *visits {
+				(*visits)[k].Uses |= schedule.Keeps
+			}
+		}
+	}
 }
 
 // largest returns the largest size of a tile, as size measures it, among the layers of the view r whose tiles use slots

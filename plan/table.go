@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -237,12 +238,18 @@ func (r *Run) stagingRows(host addRow) {
 		host("passed activations", n, "on their way between devices")
 	}
 	if _, slot := r.ActivationSlotBytes(); slot > 0 {
-		n, sums := r.Depths.ActivationSlots*r.Lanes(), int64(0)
-		for l := range r.Layouts {
-			sums += r.SavedBytes(l)
-		}
-		host("hidden states", int64(n)*slot+sums, "%d of %s tokens: the device has chunks of them", n, humanize.Comma(int64(r.Limits.MicroBatchTokens)))
+		n := r.Depths.ActivationSlots * r.Lanes()
+		host("hidden states", int64(n)*slot, "%d of %s tokens: the device has chunks of them", n, humanize.Comma(int64(r.Limits.MicroBatchTokens)))
 		host("waiting heads", r.ScratchBytes()*int64(r.Lanes()), "what attention reads and writes of the groups of heads that are not at work")
+	}
+	saved := int64(0)
+	for l := range r.Layouts {
+		if r.SavedOnHost(l) {
+			saved += r.SavedBytes(l)
+		}
+	}
+	if saved > 0 {
+		host("saved on host", saved, "%s", cmp.Or(r.TravelWords(), "sums of experts"))
 	}
 	if spills > 0 {
 		host("spilled activations", spills, "layer inputs that do not fit in the slots")

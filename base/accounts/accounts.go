@@ -30,6 +30,7 @@ const (
 	Passage       // activations between two devices
 	Spills        // activations without a slot on the device
 	HiddenStates  // activation slots in host memory
+	SavedOnHost   // forward results for the backward in host memory
 	WaitingHeads  // data of the attention heads whose turn is still to come, while hidden states are in host memory
 	Exchange      // gradients received from other ranks
 	Collected     // other ranks' shards of a layer, gathered for a checkpoint
@@ -38,7 +39,7 @@ const (
 )
 
 var names = [NumPurposes]string{"weight slots", "gradient buffers", "activations", "saved for backward", "workspace", "matrix buffers", "batch", "tables",
-	"kv cache", "context", "host staging", "weights", "lo planes", "moments", "state slots", "param buffers", "gradient slabs", "passed activations", "spilled activations", "hidden states", "waiting heads", "exchange buffers", "collected for checkpoints"}
+	"kv cache", "context", "host staging", "weights", "lo planes", "moments", "state slots", "param buffers", "gradient slabs", "passed activations", "spilled activations", "hidden states", "saved on host", "waiting heads", "exchange buffers", "collected for checkpoints"}
 
 func (p Purpose) String() string {
 	if p < NumPurposes {

@@ -8,16 +8,19 @@ type builder struct {
 	spec     Spec
 	programs []*Program // by lane
 	objects  []Object
-	tokens   []int        // by micro-batch
-	first    []int        // by micro-batch: tokens before it in the batch
-	n, top   int          // number of micro-batches; index of the head
-	uses     [][]use      // by lane
-	gradient []int        // by micro-batch: the object that currently holds its gradient
-	coming   map[int]bool // objects from another lane, not used yet
+	tokens   []int          // by micro-batch
+	first    []int          // by micro-batch: tokens before it in the batch
+	n, top   int            // number of micro-batches; index of the head
+	uses     [][]use        // by lane
+	kept     [][]use        // the same for what layers keep for their backward
+	keeps    map[[2]int]int // by layer and micro-batch: the object that the layer keeps
+	gradient []int          // by micro-batch: the object that currently holds its gradient
+	coming   map[int]bool   // objects from another lane, not used yet
 }
 
 func newBuilder(s Spec, tokens []int) *builder {
-	b := &builder{spec: s, tokens: tokens, n: len(tokens), top: len(s.Layers) - 1, uses: make([][]use, s.Lanes()), coming: map[int]bool{}}
+	b := &builder{spec: s, tokens: tokens, n: len(tokens), top: len(s.Layers) - 1, uses: make([][]use, s.Lanes()), kept: make([][]use, s.Lanes()),
+		keeps: map[[2]int]int{}, coming: map[int]bool{}}
 	for range b.uses {
 		b.programs = append(b.programs, &Program{OnDemand: s.OnDemand})
 	}
@@ -85,7 +88,7 @@ func (s Spec) of(lane int) Spec {
 
 // object adds an object for one activation of micro-batch mb on a lane, and returns its index.
 func (b *builder) object(mb, lane int) int {
-	b.objects = append(b.objects, Object{Tokens: b.tokens[mb], MicroBatch: mb, Host: -1, Lane: lane, From: -1, To: -1, Passage: b.first[mb]})
+	b.objects = append(b.objects, Object{Tokens: b.tokens[mb], MicroBatch: mb, Host: -1, Lane: lane, From: -1, To: -1, Passage: b.first[mb], Layer: -1})
 	return len(b.objects) - 1
 }
 
@@ -129,7 +132,7 @@ func (b *builder) visit(v Visit) {
 	v.First = len(p.Launches)
 	p.Visits = append(p.Visits, v)
 	if v.Stage == Expert {
-		p.Launches = append(p.Launches, Launch{Visit: len(p.Visits) - 1, MicroBatch: -1, In: -1, Out: -1, Grad: -1})
+		p.Launches = append(p.Launches, Launch{Visit: len(p.Visits) - 1, MicroBatch: -1, In: -1, Out: -1, Grad: -1, Kept: -1})
 		return
 	}
 	for _, mb := range b.spec.Order.of(v.Turn, b.n) {
@@ -143,7 +146,7 @@ func (b *builder) launch(v Visit, mb int) {
 	lane := b.spec.On(v.Layer)
 	p := b.programs[lane]
 	at := len(p.Launches)
-	l := Launch{Visit: len(p.Visits) - 1, MicroBatch: mb, Tokens: b.tokens[mb], In: -1, Out: -1, Grad: -1}
+	l := Launch{Visit: len(p.Visits) - 1, MicroBatch: mb, Tokens: b.tokens[mb], In: -1, Out: -1, Grad: -1, Kept: -1}
 	if v.Uses.Has(Input) {
 		l.In = b.input(v.Layer, mb)
 		b.use(lane, use{at: at, object: l.In})
@@ -160,7 +163,21 @@ func (b *builder) launch(v Visit, mb int) {
 	if l.Out >= 0 {
 		b.use(lane, use{at: at, object: l.Out, create: true})
 	}
+	if v.Uses.Has(Keeps) && b.spec.Kept.Has(mb) {
+		l.Kept = b.keep(v, mb)
+		b.kept[lane] = append(b.kept[lane], use{at: at, object: l.Kept, create: v.Phase == Forward})
+	}
 	p.Launches = append(p.Launches, l)
+}
+
+// keep returns the object that the layer of visit v keeps of micro-batch mb. The forward makes it.
+func (b *builder) keep(v Visit, mb int) int {
+	of := [2]int{v.Layer, mb}
+	if v.Phase == Forward {
+		b.keeps[of] = b.object(mb, b.spec.On(v.Layer))
+		b.objects[b.keeps[of]].Layer = v.Layer
+	}
+	return b.keeps[of]
 }
 
 // use records that a launch on the lane uses an object. The first use of an object that another lane passes on must

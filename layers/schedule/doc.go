@@ -13,6 +13,9 @@
 // computes the losses. A second sweep, in reverse, computes the gradient. It begins with the tiles that are still in the
 // slots.
 //
+// What layers keep for their backward can have slots of its own, for a share of the micro-batches (Spec.Kept). From there
+// it spills to the host and comes back.
+//
 // Residency follows Belady's rule on the known sequence (residency.go). It depends on the layers, the sizes of the
 // micro-batches, the depths and the slots' contents after the previous pass, never on timing.
 //

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 )
 
 // Launch is one micro-batch in one visit: the operations that the device computes for it. A launch of an expert covers
@@ -10,16 +11,19 @@ type Launch struct {
 	Visit      int
 	MicroBatch int // −1: all of them, in an expert
 	Tokens     int // of the micro-batch; 0: all micro-batches
-	// In, Out and Grad are numbers of objects (activations); −1: none.
+	// In, Out, Grad and Kept are numbers of objects (activations); −1: none.
 	//
 	// In is the layer's input. The launch writes Out: the layer's output or, in a head in parts,
 	// the gradient of the head's input. Grad is the gradient of the layer's output. The launch
 	// reads it, or replaces it by the gradient of the input.
-	In, Out, Grad int
-	Releases      []Release // objects that leave their slots after it
+	//
+	// Kept is what a layer keeps of the forward for its backward, if it is in a slot.
+	In, Out, Grad, Kept int
+	Releases            []Release // objects that leave their slots after it
 }
 
-// Object is one activation: a layer's input for one micro-batch, or a micro-batch's gradient in the backward.
+// Object is one activation: a layer's input for one micro-batch, or a micro-batch's gradient in the backward, or what a
+// layer keeps of a micro-batch's forward for its backward.
 //
 //   - A whole head overwrites its input with the gradient, in the same object.
 //   - A head in parts reads its input until its last part, so its gradient is a separate object.
@@ -34,6 +38,9 @@ type Object struct {
 	// Passage is the object's place in the host memory through which activations pass from lane to lane, in tokens.
 	// Every micro-batch has one place, because only one of its hidden states is in transit at a time.
 	Passage int
+	// Layer is the layer that keeps the object for its backward; −1: the object is a hidden state or a gradient. Such
+	// an object has a slot of a class of its own, and its layer and micro-batch say where it spills to.
+	Layer int
 }
 
 // Order is the order in which visits take the micro-batches. Gradients are summed in this order.
@@ -60,11 +67,19 @@ type Spec struct {
 	OnDemand        bool    // see Program.OnDemand
 	WeightSlots     int
 	ActivationSlots int
+	KeptSlots       int   // for what visits with Keeps leave for the backward
+	Kept            Share // the micro-batches for which they do
 	Eval            bool  // an evaluation pass, without gradients
 	Lane            []int // by layer: its lane; nil: all on lane 0
 	Again           bool  // another pass of the same evaluation follows, with the same weights
 	Held            []int // tiles that the previous pass left in slots, at the right version
 }
+
+// Share is a share of a step's micro-batches: N of every Of, spread evenly.
+type Share struct{ N, Of int }
+
+// Has reports whether micro-batch mb belongs to the share.
+func (s Share) Has(mb int) bool { return s.Of > 0 && (mb+1)*s.N/s.Of != mb*s.N/s.Of }
 
 // Program is one lane's part of a pass, planned before it runs: the launches in order, and the times when weights and
 // activations come and go.
@@ -122,9 +137,14 @@ func Programs(s Spec, tokens []int) ([]*Program, error) {
 		if !ok {
 			return nil, fmt.Errorf("%d activation slots are too few (pipeline.activation_slots is at least 3)", s.ActivationSlots)
 		}
-		p.ActTakes = acts.takes
+		kept, ok := planResidency(b.kept[lane], len(p.Launches), s.KeptSlots, false, nil, true)
+		if !ok {
+			return nil, fmt.Errorf("%d slots for kept tensors are too few", s.KeptSlots)
+		}
+		p.ActTakes = slices.Concat(acts.takes, kept.takes)
+		slices.SortStableFunc(p.ActTakes, func(a, b Take) int { return a.At - b.At })
 		for l := range p.Launches {
-			p.Launches[l].Releases = acts.releases[l]
+			p.Launches[l].Releases = slices.Concat(acts.releases[l], kept.releases[l])
 		}
 		p.finishReleases(b.uses[lane], b.n)
 		if err := planWeights(p, s.of(lane)); err != nil {
@@ -140,7 +160,7 @@ func Programs(s Spec, tokens []int) ([]*Program, error) {
 // micro-batch reuses its place. That is safe, because the last launch that uses the old object
 // precedes the copy that overwrites it.
 func (p *Program) finishReleases(uses []use, n int) {
-	last := make([]int, len(p.Objects)) // launch
+	last := make([]int, len(p.Objects)) // launch; of kept tensors it is not asked
 	for _, u := range uses {
 		last[u.object] = u.at
 	}
@@ -159,7 +179,7 @@ func (p *Program) finishReleases(uses []use, n int) {
 			o := &p.Objects[r.Object]
 			places := &free[o.MicroBatch]
 			switch k := len(*places); {
-			case !r.Spill || o.Host >= 0:
+			case !r.Spill || o.Host >= 0 || o.Layer >= 0:
 			case k > 0:
 				o.Host, *places = (*places)[k-1], (*places)[:k-1]
 			default:

@@ -48,6 +48,7 @@ const (
 	AllocatesGrad                       // writes a gradient to a new object beside the layer's input
 	UpdatesGradInPlace                  // replaces the gradient of the layer's output by the gradient of its input, in place
 	ReadsGrad                           // reads the gradient of the layer's output
+	Keeps                               // in the forward writes, in the backward reads, what the layer keeps in a slot of its own
 )
 
 // Has reports whether the set u contains everything in the set v.

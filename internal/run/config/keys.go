@@ -342,7 +342,7 @@ var machineKeys = []key{
 		choices: []string{"heuristic", "timed"}, field: func(c *Config) any { return &c.MatMul }},
 	{name: "attention_kernels", part: PartNumerics, doc: "Attention kernels of a GPU. sm90a: H100, H200 and GH200 only, driver for CUDA 12.4 or newer; portable: all GPUs; fused: portable, with one kernel for all gradients, which is faster and takes up to 160 MiB or one group of heads more; auto: sm90a if all devices run them, otherwise fused",
 		choices: []string{"auto", "fused", "portable", "sm90a"}, field: func(c *Config) any { return &c.AttentionKernels }},
-	{name: "recompute", doc: "Activations that the backward recomputes. full: all; none: as few as possible; auto: by block, from the available memory", anew: true,
+	{name: "recompute", doc: "Activations that the backward recomputes. full: all; none: as few as possible; auto: by block, from the available memory of device and host", anew: true,
 		choices: []string{"auto", "full", "none"}, field: func(c *Config) any { return &c.Recompute }},
 	{name: "hidden_states", doc: "Place of the layers' inputs. host: the device holds chunks of tokens and one group of key/value heads at a time, for rows that do not fit on it; auto: device, unless a row of more than 16,384 tokens does not fit", anew: true,
 		choices: []string{"auto", "device", "host"}, field: func(c *Config) any { return &c.HiddenStates }},

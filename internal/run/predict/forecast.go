@@ -246,6 +246,7 @@ func (o Outlook) write(w io.Writer) error {
 		{"stalls", fmt.Sprintf("%.1f %%", 100*p.StallShare), shares(p.Stall, func(s float64) string { return fmt.Sprintf("%.3g s", s) })},
 		{"busy", "", shares(p.Busy, func(s float64) string { return fmt.Sprintf("%.0f %%", 100*s) })},
 		{"link", "", linkWords(p)},
+		{"spared", fmt.Sprintf("%.3g s", o.spared), "at least, of computing again what waits on the host"},
 		{"disk", "", diskWords(p)},
 		{"binds", "", p.Binds},
 	}
@@ -263,7 +264,9 @@ func (o Outlook) write(w io.Writer) error {
 		rows = append(rows, []string{"depths", "", text})
 	}
 	rows = append(rows, []string{"smallest", "", o.smallest.String()})
-	rows = slices.DeleteFunc(rows, func(cells []string) bool { return cells[0] == "disk" && cells[2] == "" })
+	rows = slices.DeleteFunc(rows, func(cells []string) bool {
+		return cells[0] == "disk" && cells[2] == "" || cells[0] == "spared" && o.spared == 0
+	})
 	for i := range rows {
 		rows[i] = append([]string{""}, rows[i]...)
 	}

@@ -81,6 +81,7 @@ type Outlook struct {
 	prediction  *Predicted  // nil, like all fields below: no prediction
 	recommended *recommendation
 	smallest    *Smallest
+	spared      float64 // seconds of recomputing on the devices that tensors on the host spare
 	sweep       []Swept
 	scaling     *scaling // nil: a single device
 	hosting     *hosting // nil: a single host
@@ -105,6 +106,7 @@ func forecast(ctx context.Context, r *resolve.Resolved, o settings.Options) (out
 		return out, err
 	}
 	out.prediction, out.source = describe(m, p), m.Source
+	out.spared = r.Plan.TravelSpares() / (paces(r.Plan, m).MatMul * float64(r.Plan.Lanes()))
 	f.made = []made{{r.Plan, m, out.prediction}}
 	f.tell(1)
 	if out.pass, err = timePass(r, paces(r.Plan, m)); err != nil {
@@ -145,7 +147,7 @@ func Show(run *save.Output, w io.Writer, asJSON bool, o Outlook) error {
 		out := map[string]any{"memory": t, "disk": d, "max_steps": known(run.Config.MaxSteps), "rows_per_step": run.Config.RowsPerStep(), "row_tokens": run.RowTokens(),
 			"rows": nil, "recompute_keeps": run.Plan.Spec.Keep.String(), "kept_by_layer": run.Plan.KeptByLayer(), "pipeline": run.Plan.Depths,
 			"micro_batch_tokens": run.Config.Pipeline.MicroBatchTokens, "head_shards": run.Plan.Spec.Shards(), "experts": run.Plan.ExpertTraffic(), "lanes": run.Plan.Lane, "passing": known(passing), "bound": o.bound, "reference_pass": o.pass,
-			"prediction": o.prediction, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep, "scaling": o.scaling, "hosting": o.hosting, "ranks": known(run.Plan.Ranks),
+			"prediction": o.prediction, "spared_seconds": o.spared, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep, "scaling": o.scaling, "hosting": o.hosting, "ranks": known(run.Plan.Ranks),
 			"device": run.Config.Device, "compute_dtype": run.Config.ComputeDType, "grad_dtype": run.Config.GradDType, "master_dtype": run.Config.MasterDType, "attention": known(run.AttentionWords())}
 		if run.Data != nil {
 			out["rows"] = run.Data.Train().Rows()
@@ -177,6 +179,9 @@ func showText(out *save.Output, w io.Writer, t plan.Table, d save.Disk, passing 
 	}
 	fmt.Fprintf(w, "%s of %s rows, compute %s%s, gradients %s\n", steps, count(out.Config.RowsPerStep()), out.Config.ComputeDType, master, out.Config.GradDType)
 	fmt.Fprintf(w, "micro-batches of %s tokens, kept for the backward: %s\n", count(out.Config.Pipeline.MicroBatchTokens), out.Plan.Spec.Keep)
+	if words := out.Plan.TravelWords(); words != "" {
+		fmt.Fprintf(w, "on the host until then: %s\n", words)
+	}
 	if n := out.Plan.Spec.Shards(); n > 1 {
 		fmt.Fprintf(w, "the head in %d shards of the vocabulary, in two sweeps\n", n)
 	}
