@@ -193,6 +193,8 @@ func failCUDACall(t *testing.T, tr trial, call int) bool {
 		return false
 	case "nvmlInit_v2", "nvmlShutdown", "nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetMemoryInfo": // without NVML its values are missing
 		return true
+	case "cudaEventQuery": // asked of a stream that seems to hang, as on a slow machine, and asked again later
+		return true
 	}
 	if !errors.As(err, &failed) || failed.Op != name {
 		t.Errorf("call %d (%s) failed and the run's error is %v", call, name, err)

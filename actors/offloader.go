@@ -152,7 +152,7 @@ type spill struct {
 	place
 }
 
-// place is where an activation spills to. Layer is −1: the host memory for spills, which holds the batch's tokens one
+// place is where an activation spills to. Layer is 0: the host memory for spills, which holds the batch's tokens one
 // after the other; the activation begins after Host tokens (schedule.Object.Host). Otherwise the activation is what a
 // layer keeps of a micro-batch, and goes to the layer's own host memory.
 type place struct{ Host, Tokens, Layer, MicroBatch int }
@@ -305,7 +305,7 @@ func (r *lane) toHost(from int, host []byte) {
 
 // spilled views the host memory of a spilled activation.
 func (r *lane) spilled(at place) []byte {
-	if at.Layer >= 0 {
+	if at.Layer > 0 {
 		return r.saved[at.Layer][at.MicroBatch].Host
 	}
 	from := r.plan.ActivationBytes(at.Host)

@@ -526,7 +526,7 @@ func (x *activationServer) serve(s *prefetchState) (out []effect) {
 	for s.acts < len(s.p.ActTakes) {
 		t := s.p.ActTakes[s.acts]
 		free := &x.free[0]
-		if s.p.Objects[t.Object].Layer >= 0 {
+		if s.p.Objects[t.Object].Layer > 0 {
 			free = &x.free[1]
 		}
 		if len(*free) == 0 || t.Fetch && s.spilled[t.Object] < t.Spills {

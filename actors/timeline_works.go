@@ -91,12 +91,12 @@ func (l *laneTracer) activation(pass *Pass, slot, id int, fetched, turned bool, 
 func (l *laneTracer) objectName(pass *Pass, id int) string {
 	n, object := len(pass.Batch.MicroBatches), pass.Objects[id]
 	for _, o := range pass.Objects[:id] {
-		if o.Layer >= 0 {
+		if o.Layer > 0 {
 			id--
 		}
 	}
 	name := "gradient"
-	if layer := id/n + 1; object.Layer >= 0 {
+	if layer := id/n + 1; object.Layer > 0 {
 		name = "kept by " + l.names[object.Layer]
 	} else if layer < len(l.names) {
 		name = "input of " + l.names[layer]

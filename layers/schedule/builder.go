@@ -88,7 +88,7 @@ func (s Spec) of(lane int) Spec {
 
 // object adds an object for one activation of micro-batch mb on a lane, and returns its index.
 func (b *builder) object(mb, lane int) int {
-	b.objects = append(b.objects, Object{Tokens: b.tokens[mb], MicroBatch: mb, Host: -1, Lane: lane, From: -1, To: -1, Passage: b.first[mb], Layer: -1})
+	b.objects = append(b.objects, Object{Tokens: b.tokens[mb], MicroBatch: mb, Host: -1, Lane: lane, From: -1, To: -1, Passage: b.first[mb]})
 	return len(b.objects) - 1
 }
 

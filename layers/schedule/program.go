@@ -38,7 +38,7 @@ type Object struct {
 	// Passage is the object's place in the host memory through which activations pass from lane to lane, in tokens.
 	// Every micro-batch has one place, because only one of its hidden states is in transit at a time.
 	Passage int
-	// Layer is the layer that keeps the object for its backward; −1: the object is a hidden state or a gradient. Such
+	// Layer is the layer that keeps the object for its backward; 0: the object is a hidden state or a gradient. Such
 	// an object has a slot of a class of its own, and its layer and micro-batch say where it spills to.
 	Layer int
 }
@@ -179,7 +179,7 @@ func (p *Program) finishReleases(uses []use, n int) {
 			o := &p.Objects[r.Object]
 			places := &free[o.MicroBatch]
 			switch k := len(*places); {
-			case !r.Spill || o.Host >= 0 || o.Layer >= 0:
+			case !r.Spill || o.Host >= 0 || o.Layer > 0:
 			case k > 0:
 				o.Host, *places = (*places)[k-1], (*places)[:k-1]
 			default:
