@@ -305,7 +305,7 @@ func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqu
 		out = append(out, send{c.lane.offloader(), m})
 	}
 	if v.Grad() {
-		out = append(out, send{c.lane.offloader(), GradComputed{Prog: p.Seq, Step: p.Step, Layer: v.Layer, Part: v.Part, Tile: v.Tile, Buf: c.grad, Complete: v.Complete}})
+		out = append(out, send{c.lane.offloader(), GradComputed{Prog: p.Seq, Step: p.Step, Layer: v.Layer, Stage: v.Stage, Part: v.Part, Tile: v.Tile, Buf: c.grad, Complete: v.Complete}})
 		c.grad = -1
 	}
 	if e.Index+1 == len(p.Launches) {

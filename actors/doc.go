@@ -48,8 +48,12 @@
 // in host memory, the sender waits for an offer, and the two slots exchange their memory.
 //
 // All layers take the micro-batches in one order (micro_batch_order: lanes), so micro-batches follow each other from
-// lane to lane. All other choices that affect bits are made as for one device: micro-batches, chunks, parts of the
-// head, the gradients' type. A run can therefore continue on another number of devices with the same bits.
+// lane to lane. All other choices that affect bits are made as for one device: micro-batches, chunks, the gradients'
+// type. The number of the head's parts is recorded. A run can therefore continue on another number of devices with the
+// same bits.
+//
+// Parts of the head may be on several lanes (layers.Spec.HeadLanes). Their gradients land in one slab, and the Offloader
+// of part 0 reports the gradient when all parts have landed (PartLanded).
 //
 // # Ranks
 //

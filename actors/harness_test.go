@@ -51,6 +51,7 @@ type trial struct {
 	onDemand, aux                bool
 	order                        schedule.Order
 	lane                         []int // by layer: its lane; nil: one lane
+	head                         []int // by part of the head: its lane; nil: that of the head
 	throughHost                  bool
 	faultyLane                   int // the lane whose device fails a call, if one must fail
 	delay                        func(string, int64) time.Duration
@@ -216,7 +217,7 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	}
 	p.Experts, p.OnDemand = tr.experts, tr.onDemand
 	p.StateOnDisk, p.GradOnDisk, p.WeightsOnDisk, p.Depths.StateSlots, p.Planes = tr.stateOnDisk, tr.gradOnDisk, tr.weightsOnDisk, tr.stateSlots, tr.recipe().Planes
-	p.Spec = layers.Spec{Config: c, Keep: tr.keeps, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards}
+	p.Spec = layers.Spec{Config: c, Keep: tr.keeps, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards, HeadLanes: tr.head}
 	p.Spec.AheadWeight = 0.3
 	if tr.noise {
 		p.Spec.Noise = op.Noise{Alpha: 1, Seed: 21}

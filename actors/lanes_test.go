@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,11 +32,33 @@ func drawLanes(r *rand.Rand, layers, n int) []int {
 	return out
 }
 
-// withLanes returns the trial with its layers on n lanes, drawn by seed.
+// drawParts draws the lane of each part of a head, and sets that of the head, the last in lane. A lane's parts follow
+// each other. nil: all are on the head's lane.
+func drawParts(r *rand.Rand, parts int, lane []int) []int {
+	top, out, at := len(lane)-1, []int{}, 0
+	order := r.Perm(1 + slices.Max(lane))
+	for part := range parts {
+		if part > 0 && at+1 < len(order) {
+			at += r.Intn(2)
+		}
+		out = append(out, order[at])
+	}
+	if at == 0 || !slices.Contains(slices.Concat(lane[:top], out), lane[top]) { // a lane would have nothing
+		return nil
+	}
+	lane[top] = out[0]
+	return out
+}
+
+// withLanes returns the trial with its layers on n lanes, drawn by seed, and parts of the head where they may be on several.
 func (tr trial) withLanes(n int, seed int64) trial {
 	layers := len(tr.config().Layouts(false))
 	tr.order = schedule.Lanes
-	tr.lane = drawLanes(rand.New(rand.NewSource(seed)), layers, min(n, layers))
+	r := rand.New(rand.NewSource(seed))
+	tr.lane = drawLanes(r, layers, min(n, layers))
+	if tr.shards > 1 && !tr.noClip && !tr.layerwise && !tr.onHost && !tr.ahead {
+		tr.head = drawParts(r, tr.shards, tr.lane)
+	}
 	return tr
 }
 
@@ -44,16 +67,16 @@ func (tr trial) withLanes(n int, seed int64) trial {
 // same order. This holds both for activations copied directly between devices and for those copied
 // through the host.
 func TestLanesEqualTheSynchronousStep(t *testing.T) {
-	var across atomic.Int64
-	t.Run("shapes", func(t *testing.T) { lanesOfShapes(t, &across) })
-	if across.Load() == 0 {
-		t.Error("nothing went from device to device")
+	var across, parted atomic.Int64
+	t.Run("shapes", func(t *testing.T) { lanesOfShapes(t, &across, &parted) })
+	if across.Load() == 0 || parted.Load() == 0 {
+		t.Errorf("%d bytes went from device to device, and %d heads had parts on several lanes", across.Load(), parted.Load())
 	}
 }
 
-func lanesOfShapes(t *testing.T, across *atomic.Int64) {
+func lanesOfShapes(t *testing.T, across, parted *atomic.Int64) {
 	for name, shape := range map[string]func(*trial){
-		"fp32": func(tr *trial) { tr.micro = 1 },
+		"fp32": func(tr *trial) { tr.micro, tr.shards = 1, 5 },
 		"unclipped-tied": func(tr *trial) {
 			tr.noClip, tr.tied, tr.micro, tr.depths = true, true, 1, testDepths(1)
 			tr.depths.GradSlabs = 2
@@ -65,12 +88,12 @@ func lanesOfShapes(t *testing.T, across *atomic.Int64) {
 			tr.copyTiles, tr.experts, tr.chosen, tr.aux, tr.bf16, tr.micro = true, 5, 2, true, true, 1
 		},
 		"muon": func(tr *trial) {
-			tr.copyTiles, tr.muon, tr.bf16, tr.micro, tr.depths.MatrixBuffers = true, true, true, 1, 2
+			tr.copyTiles, tr.muon, tr.bf16, tr.micro, tr.shards, tr.depths.MatrixBuffers = true, true, true, 1, 4, 2
 		},
 		"4-bit": func(tr *trial) {
 			tr.wide, tr.by, tr.copyTiles, tr.bf16, tr.bf16Master, tr.micro = true, optim.Quantised{By: recipe, Bits: 4}, true, true, true, 1
 		},
-		"evaluations": func(tr *trial) { tr.evalSteps, tr.micro = 2, 1 },
+		"evaluations": func(tr *trial) { tr.evalSteps, tr.micro, tr.shards = 2, 1, 4 },
 		"skipped": func(tr *trial) {
 			tr.maxNonFinite, tr.spoil, tr.batch, tr.micro = 5, spoilWeights(0), withToken0(2, tr.rows, 1), 1
 		},
@@ -87,6 +110,9 @@ func lanesOfShapes(t *testing.T, across *atomic.Int64) {
 				seed := int64(100*n + len(name))
 				tr := tr.withLanes(n, seed)
 				tr.delay, tr.throughHost = randomDelays(seed), n == 3
+				if tr.head != nil {
+					parted.Add(1)
+				}
 				got := mustRun(t, tr)
 				if across.Add(got.peer); tr.throughHost && got.peer > 0 {
 					t.Errorf("%d bytes went from device to device, and all were to go through the host", got.peer)

@@ -37,6 +37,7 @@ func (LossLanded) isMessage()           {}
 func (MatrixApplied) isMessage()        {}
 func (MatrixOrthogonalized) isMessage() {}
 func (MatrixPrepared) isMessage()       {}
+func (PartLanded) isMessage()           {}
 func (PassPlanned) isMessage()          {}
 func (RoutingComputed) isMessage()      {}
 func (RoutingLanded) isMessage()        {}

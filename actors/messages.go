@@ -148,6 +148,7 @@ type ActivationSlotFreed struct{ Slot int }
 // is the tile of the layer or part. Complete: this is the layer's last part.
 type GradComputed struct {
 	Prog, Step, Layer, Part, Tile, Buf int
+	Stage                              schedule.Stage
 	Complete                           bool
 }
 
@@ -193,6 +194,10 @@ type GradLanded struct {
 	// AllIDs has the unique token ids of each rank's batch, by rank. nil: there is one rank.
 	AllIDs [][]int32
 }
+
+// PartLanded reports that one part of the head's gradient is on the host, in the layer's slab, if the parts are on several
+// lanes. Whole is to be sent when all parts have landed.
+type PartLanded struct{ Whole send }
 
 // GradExchanged reports that exchange buffer Buffer holds the gradients of all ranks for this rank's share of a layer.
 // AllIDs are the unique token ids of each rank's batch, by rank.

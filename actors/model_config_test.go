@@ -19,6 +19,7 @@ type worldConfig struct {
 	balanced             bool // the loss balances the experts' load
 	headShards           int
 	lane                 []int // by layer: its lane; nil: there is one
+	head                 []int // by part of the head: its lane; nil: that of the head
 	kept                 int   // slots for what blocks keep; 0: it has memory of its own
 	keptOf               schedule.Share
 	onHost               bool  // activation slots are in host memory, one for each activation
@@ -178,6 +179,9 @@ func randomConfig(seed int64) worldConfig {
 	if r.Intn(3) == 0 && !c.onHost {
 		c.kept = 1 + r.Intn(3)
 		c.keptOf = schedule.Share{N: 1 + r.Intn(c.micro), Of: c.micro}
+	}
+	if c.lane != nil && c.headShards > 1 && c.clip > 0 && c.ranks == 0 && !c.onHost && r.Intn(3) > 0 {
+		c.head = drawParts(r, c.headShards, c.lane)
 	}
 	return c
 }

@@ -230,6 +230,16 @@ func (w *world) land(d offloadGrad, told bool, l *laneWorld) {
 	parts := 1
 	switch w.cfg.kinds()[d.Layer] {
 	case model.Head:
+		if w.cfg.head != nil { // each lane tells the lane of part 0
+			if w.headParts++; d.Slab != d.Layer || !told || w.cfg.head[d.Part] != l.index {
+				w.failf("a part of the head has landed as %+v on lane %d, told %t", d, l.index, told)
+			}
+			if w.headParts == w.cfg.headShards {
+				w.headParts, w.full[d.Slab] = 0, true
+				w.gradLanded(d)
+			}
+			return
+		}
 		parts = max(1, w.cfg.headShards)
 	case model.MoE:
 		parts = 1 + w.cfg.experts

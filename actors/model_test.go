@@ -55,9 +55,11 @@ type world struct {
 	team     *teamWorld         // nil: there is one rank
 	drawn    map[[3]int][]int32 // by rank, program and layer: the offsets that offsetsOf drew
 
-	tier     *tierWorld
-	parts    []int               // by layer: finished works of its update
-	matrices map[[2]int]matrixAt // by lane and buffer
+	tier  *tierWorld
+	parts []int // by layer: finished works of its update
+	// headParts has the landed parts of the head's gradient, if the parts are on several lanes and some have not landed.
+	headParts int
+	matrices  map[[2]int]matrixAt // by lane and buffer
 }
 
 // laneWorld is the simulated device of a lane: what its slots hold, and its streams.
@@ -116,6 +118,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		MaxNonFinite: cmp.Or(cfg.maxNonFinite, 100), SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
 	spec := schedule.Spec{Layers: stages(cfg.kinds(), cfg.experts, cfg.headShards), OnDemand: cfg.onDemand, Lane: cfg.lane,
 		WeightSlots: cfg.depths.WeightSlots, ActivationSlots: cfg.depths.ActivationSlots}
+	spec.Layers[cfg.layers-1].Lanes = cfg.head
 	if cfg.lane != nil {
 		spec.Order = schedule.Lanes
 	}
@@ -135,7 +138,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		}
 		sit(lane.prefetcher(), newPrefetcherCore(prefetcher, 0))
 		sit(lane.compute(), newComputeCore(computeSpec{lane, cfg.depths.GradBuffers, cfg.experts > 0, cfg.balance(n)}))
-		offloader := offloaderSpec{lane: lane, own: cfg.ownSlabs(), turns: cfg.depths.GradSlabs, gradOnDisk: cfg.gradOnDisk, onHost: cfg.onHost, parts: spec.InParts(), balance: cfg.balance(n), landed: toOptimizer}
+		offloader := offloaderSpec{lane: lane, own: cfg.ownSlabs(), turns: cfg.depths.GradSlabs, gradOnDisk: cfg.gradOnDisk, onHost: cfg.onHost, parts: spec.InParts(), head: cfg.head, balance: cfg.balance(n), landed: toOptimizer}
 		sit(lane.offloader(), newOffloaderCore(offloader))
 	}
 	conductor, checkpointer := newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec), newCheckpointerCore(cfg.layers, 0)
@@ -159,8 +162,13 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 }
 
 func (w *world) send(to address, msg message) {
-	if m, ok := msg.(SlabFreed); ok {
+	switch m := msg.(type) {
+	case SlabFreed:
 		w.full[m.Slab] = false
+	case GradLanded:
+		if m.Layer == w.cfg.layers-1 && w.headParts > 0 {
+			w.failf("the head's gradient is reported with %d of %d parts", w.headParts, w.cfg.headShards)
+		}
 	}
 	w.team.sends(w, msg)
 	w.count(reflect.TypeOf(msg).Name(), msg)

@@ -22,6 +22,7 @@ type offloaderCore struct {
 	waiting  []GradComputed
 	offers   map[transit]int            // activation slots that other lanes offer
 	leaving  map[transit]ActivationLeft // activations in host memory that wait for an offer
+	landedOf int                        // landed parts of the gradient of a head whose parts are on several lanes
 }
 
 // offloaderSpec has the settings of a run that an Offloader's core needs.
@@ -32,6 +33,7 @@ type offloaderSpec struct {
 	gradOnDisk []bool // by layer: its gradient waits on a disk, so it uses a shared slab; nil: none
 	onHost     bool   // activation slots are in host memory
 	parts      bool   // some layers are visited in parts and have gradients in parts
+	head       []int  // the lanes of the head's parts, if they are on several lanes; its gradient has a slab of its own
 	balance    balancing
 	landed     func(GradLanded, *data.Batch) send // makes the message for a landed gradient
 }
@@ -99,13 +101,18 @@ func (k *mixedSlabs) free(slab int) {
 
 // gradsInParts is the slab keeper for layers visited in parts, such as a head whose vocabulary is
 // split. All parts of a layer's gradient go into one slab. Parts of two layers never alternate, so
-// remembering one slab at a time is enough.
+// remembering one slab at a time is enough. Where parts of the head are on several lanes, the Offloader of part 0
+// counts them (PartLanded).
 type gradsInParts struct {
 	slabKeeper
-	slab int // of the current gradient; −1: none
+	slab int   // of the current gradient; −1: none
+	head []int // as offloaderSpec.head
 }
 
 func (k *gradsInParts) take(m GradComputed) (slab int, ok bool) {
+	if m.Stage == schedule.HeadPart && k.head != nil {
+		return k.slabKeeper.take(m)
+	}
 	if slab = k.slab; slab < 0 {
 		if slab, ok = k.slabKeeper.take(m); !ok {
 			return 0, false
@@ -118,6 +125,9 @@ func (k *gradsInParts) take(m GradComputed) (slab int, ok bool) {
 }
 
 func (k *gradsInParts) sends(m GradComputed, taker send) []send {
+	if m.Stage == schedule.HeadPart && k.head != nil {
+		return []send{{laneID(k.head[0]).offloader(), PartLanded{taker}}}
+	}
 	if !m.Complete {
 		return nil
 	}
@@ -138,7 +148,7 @@ func newOffloaderCore(x offloaderSpec) *offloaderCore {
 		c.slabs = &mixedSlabs{turns, x.own, x.gradOnDisk}
 	}
 	if x.parts {
-		c.slabs = &gradsInParts{c.slabs, -1}
+		c.slabs = &gradsInParts{c.slabs, -1, x.head}
 	}
 	return c
 }
@@ -213,6 +223,12 @@ func (c *offloaderCore) step(msg message) []effect {
 		return []effect{work{do: offloadRouting{p: p, Layer: m.Layer}, done: sends}}
 	case GradComputed:
 		c.waiting = append(c.waiting, m)
+	case PartLanded:
+		if c.landedOf++; c.landedOf == len(c.head) {
+			c.landedOf = 0
+			return []effect{m.Whole}
+		}
+		return nil
 	case SlabFreed:
 		c.slabs.free(m.Slab)
 	default:

@@ -442,7 +442,7 @@ func (r *lane) inMemory(_ layers.Tile, _ slot, layer int, from, bytes int64) []b
 // two layers share a table.
 func (r *lane) sourceLayers() (out []int) {
 	for _, t := range r.tiles {
-		if r.schedule.On(t.Layer) == int(r.index) {
+		if r.schedule.At(t.Layer, t.Part) == int(r.index) {
 			out = append(out, t.Sources()...)
 		}
 	}

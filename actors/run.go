@@ -197,7 +197,7 @@ func (l *lane) processes(balance balancing) []*process {
 	}
 	prefetcher := newPrefetcherCore(prefetcherSpec{lane: l.index, layers: len(o.Plan.Layouts), rows: l.schedule.On(0) == int(l.index), sources: sources, slots: slots,
 		batches: o.batchSlots(), activations: o.Plan.Depths.ActivationSlots, kept: o.Plan.KeptSlots, experts: o.Plan.Experts > 0, weightsOnDisk: o.Plan.WeightsOnDisk, reachedBy: l.reachedBy()}, o.Start.Step)
-	offloader := offloaderSpec{lane: l.index, own: o.Plan.OwnSlabs(), turns: o.Plan.Depths.GradSlabs, gradOnDisk: o.Plan.GradOnDisk, onHost: o.Plan.Spec.OnHost, parts: l.schedule.InParts(), balance: balance, landed: toOptimizer}
+	offloader := offloaderSpec{lane: l.index, own: o.Plan.OwnSlabs(), turns: o.Plan.Depths.GradSlabs, gradOnDisk: o.Plan.GradOnDisk, onHost: o.Plan.Spec.OnHost, parts: l.schedule.InParts(), head: o.Plan.Spec.HeadLanes, balance: balance, landed: toOptimizer}
 	if l.comm != nil {
 		offloader.landed = toExchanger
 	}

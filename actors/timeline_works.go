@@ -87,19 +87,14 @@ func (l *laneTracer) activation(pass *Pass, slot, id int, fetched, turned bool, 
 }
 
 // objectName returns the name of an activation in traces, such as the input of a layer. id is its number in the
-// program's Objects. Besides what layers keep, the inputs of all layers fill these first, layer by layer.
+// program's Objects.
 func (l *laneTracer) objectName(pass *Pass, id int) string {
-	n, object := len(pass.Batch.MicroBatches), pass.Objects[id]
-	for _, o := range pass.Objects[:id] {
-		if o.Layer > 0 {
-			id--
-		}
-	}
-	name := "gradient"
-	if layer := id/n + 1; object.Layer > 0 {
+	object, name := pass.Objects[id], "gradient"
+	switch {
+	case object.Layer > 0:
 		name = "kept by " + l.names[object.Layer]
-	} else if layer < len(l.names) {
-		name = "input of " + l.names[layer]
+	case object.Input > 0:
+		name = "input of " + l.names[object.Input]
 	}
 	return name + ", micro-batch " + strconv.Itoa(object.MicroBatch+1)
 }

@@ -119,6 +119,8 @@ func afterTheLoss(v any) string {
 		return fmt.Sprintf("gradient buffer %d is free", m.Buf)
 	case GradLanded:
 		return fmt.Sprintf("step %d: the gradient of layer %d has landed in slab %d of lane %d, ids %v", m.Step, m.Layer, m.Slab, m.Lane, m.IDs)
+	case PartLanded:
+		return fmt.Sprintf("a part has landed; with the last: %v", m.Whole)
 	case SlabFreed:
 		return fmt.Sprintf("slab %d is free", m.Slab)
 	case merge:

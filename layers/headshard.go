@@ -58,6 +58,22 @@ func (s Spec) LSEBytes(tokens int) int64 {
 	return 4 * int64(tokens)
 }
 
+// sumBytes are the bytes per token of the sums that parts of the head pass to a part on another lane: log-sum-exp and loss,
+// f32. They lie behind a hidden state and its passengers, all log-sum-exps first.
+const sumBytes = 8
+
+// apart reports whether part j of the head is on another lane than part k; false: there is no part j.
+func (s Spec) apart(j, k int) bool {
+	return j >= 0 && j < len(s.HeadLanes) && s.HeadLanes[j] != s.HeadLanes[k]
+}
+
+// carried returns the memory of the sums behind a hidden state of the given number of tokens: log-sum-exps and losses.
+func (t *Templates) carried(x Hidden, tokens int) [2]device.Mem {
+	n := int64(tokens)
+	all := x.Dev.Mem().Slice(n*int64(t.spec.HiddenWidth())*t.spec.Act.Size()-n*sumBytes, n*sumBytes)
+	return [2]device.Mem{all.Slice(0, 4*n), all.Slice(4*n, 4*n)}
+}
+
 // ShardLayout returns the layout of part k of the head in a weight slot and in a gradient buffer. It has the final
 // norm, as every part, and the part's rows of lm_head.
 func (s Spec) ShardLayout(head model.Layout, k int) model.Layout {

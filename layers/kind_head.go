@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"mt/device"
 	"mt/device/op"
 	"mt/layers/schedule"
 	"mt/model"
@@ -14,7 +15,7 @@ type headKind struct{ plainKind }
 // tiles that the first sweep left in slots.
 func (h headKind) Stages(s Spec, _ model.Layout) schedule.Layer {
 	parts := s.Shards()
-	out := schedule.Layer{Tiles: parts, Sweeps: parts, Class: h.Class(s)}
+	out := schedule.Layer{Tiles: parts, Sweeps: parts, Lanes: s.HeadLanes, Class: h.Class(s)}
 	if parts == 1 {
 		out.Backward = []schedule.Visit{{Stage: schedule.Head, Parts: 1, Uses: schedule.Weights | schedule.AccumulatesGrad | schedule.UpdatesGradInPlace, Loss: true}}
 		out.Evaluate = []schedule.Visit{{Stage: schedule.Head, Parts: 1, Uses: schedule.Weights | schedule.Input, Loss: true}}
@@ -100,22 +101,47 @@ func (h headKind) Launch(t *Templates, x *Launch) {
 }
 
 // launchPart launches a part of the head. In the backward the first part writes the gradient of the head's input to
-// Out. Later parts add to that gradient, which they get as Grad.
+// Out. Later parts add to that gradient, which they get as Grad. The sums over the parts are in the batch's memory of
+// each lane; they come with the hidden state from a part on another lane, and go with it to such a part. In the forward
+// Out is a copy of the input for that part.
 func (headKind) launchPart(t *Templates, x *Launch) {
 	v, n := x.Visit, t.spec.Config.Streams()
-	mb := x.forHead(n)
+	mb, losses, lse := x.forHead(n), x.losses(n), x.lse(n)
 	first, last, part := v.FirstPart(), v.LastPart(), t.spec.Shard(v.Part)
+	carry := func(h Hidden, here bool) { // the sums, from h to the batch's memory or back
+		for i, from := range [...]device.Mem{lse.Mem(), losses.Mem()} {
+			to := t.carried(h, x.Tokens)[i]
+			if here {
+				to, from = from, to
+			}
+			x.Stream.CopyD2D(to, from)
+		}
+	}
 	if v.Phase != schedule.Backward {
 		terms := t.spec.Terms
 		if v.Phase == schedule.Evaluate {
 			terms = op.LossTerms{}
 		}
-		t.HeadShardForward(x.Stream, x.Weights, x.In, x.losses(n), x.lse(n), mb, x.Workspace, part, terms, first, last)
+		if t.spec.apart(v.Part-1, v.Part) {
+			carry(x.In, true)
+		}
+		t.HeadShardForward(x.Stream, x.Weights, x.In, losses, lse, mb, x.Workspace, part, terms, first, last)
+		if t.spec.apart(v.Part+1, v.Part) {
+			rows := int64(x.Tokens*t.dims.hidden) * t.spec.Act.Size()
+			x.Stream.CopyD2D(x.Out.Dev.Mem().Slice(0, rows), x.In.Dev.Mem().Slice(0, rows))
+			carry(x.Out, false)
+		}
 		return
 	}
 	dx := x.Grad
 	if first {
 		dx = x.Out
 	}
-	t.HeadShardBackward(x.Stream, x.Weights, x.Grads, dx, x.In, x.losses(n), x.lse(n), mb, x.Workspace, x.Scale, part, x.First, first, last)
+	if t.spec.apart(v.Part+1, v.Part) {
+		carry(dx, true)
+	}
+	t.HeadShardBackward(x.Stream, x.Weights, x.Grads, dx, x.In, losses, lse, mb, x.Workspace, x.Scale, part, x.First, first, last)
+	if first && t.spec.HeadLanes != nil {
+		carry(dx, false)
+	}
 }

@@ -27,6 +27,9 @@ type Spec struct {
 	// visits all parts once for the losses and once more for the gradients. The order of sums, and thus the bits of
 	// results, depends on HeadShards.
 	HeadShards int
+	// HeadLanes has the lane of each part of the head, if parts are on several lanes; nil: all are on one. A lane's parts
+	// follow each other. No result depends on it.
+	HeadLanes []int
 	// Terms are added to −log p in the training loss, but not in an evaluation.
 	Terms op.LossTerms
 	// AheadWeight is the weight of multi-token prediction's loss in the training loss.

@@ -17,8 +17,15 @@ import (
 // A gradient of a hidden state has the gradients of the passengers in their places. In the backward each reader adds to
 // them, so the block that makes the keys and values finds the sum over all readers.
 
-// HiddenWidth returns the elements per token of a hidden state with its passengers.
-func (s Spec) HiddenWidth() int { return s.Config.HiddenSize + s.passengers().width }
+// HiddenWidth returns the elements per token of a hidden state with its passengers and, if parts of the head are on
+// several lanes, with the sums that they pass on (headshard.go).
+func (s Spec) HiddenWidth() int {
+	n := s.Config.HiddenSize + s.passengers().width
+	if s.HeadLanes != nil {
+		n += int(sumBytes / s.Act.Size())
+	}
+	return n
+}
 
 // passengers has the widths of a hidden state's passengers in elements per token, and the sum of these widths.
 type passengers struct {

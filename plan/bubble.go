@@ -14,6 +14,12 @@ func (r *Run) Idle() float64 {
 	if r.Lane == nil || r.EvalOnly {
 		return 0
 	}
+	busy, end := r.play()
+	return 1 - busy/(end*float64(r.Lanes()))
+}
+
+// play returns the simulated seconds in which lanes compute, summed over the lanes, and those of a step.
+func (r *Run) play() (busy, end float64) {
 	n := r.Limits.MicroBatches
 	tokens := make([]int, n)
 	for i := range tokens {
@@ -26,8 +32,7 @@ func (r *Run) Idle() float64 {
 		panic(fmt.Sprintf("plan: the schedule of a run that is resolved: %v", err))
 	}
 	p := play{programs: programs, costs: r.visitCosts(s, n), passed: map[int]float64{}, next: make([]int, len(programs)), now: make([]float64, len(programs))}
-	busy, end := p.run()
-	return 1 - busy/(end*float64(len(programs)))
+	return p.run()
 }
 
 // visitKey identifies the visits of one layer in one phase and stage. Their launches take equally

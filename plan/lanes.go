@@ -15,7 +15,7 @@ func (r *Run) Lanes() int {
 	if r.Lane == nil {
 		return 1
 	}
-	return 1 + slices.Max(r.Lane)
+	return 1 + slices.Max(slices.Concat(r.Lane, r.Spec.HeadLanes))
 }
 
 // On returns one lane's view of r, in which sizes count only the lane's layers.
@@ -28,9 +28,25 @@ func (r *Run) On(lane int) *Run {
 	return &view
 }
 
-// has reports whether layer l belongs to the lane that r is a view of (see On); true if r is the
+// has reports whether layer l, or a part of it, belongs to the lane that r is a view of (see On); true if r is the
 // whole run.
-func (r *Run) has(l int) bool { return r.view == 0 || r.Lane[l] == r.view-1 }
+func (r *Run) has(l int) bool { return r.tilesOf(l) > 0 }
+
+// tilesOf returns how many tiles of layer l belong to the lane that r is a view of; all of them if r is the whole run.
+func (r *Run) tilesOf(l int) (n int) {
+	if r.view > 0 && l == r.Head() && r.Spec.HeadLanes != nil {
+		for _, lane := range r.Spec.HeadLanes {
+			if lane == r.view-1 {
+				n++
+			}
+		}
+		return n
+	}
+	if r.view > 0 && r.Lane[l] != r.view-1 {
+		return 0
+	}
+	return r.Kind(l).Parts(r.Spec, r.Layouts[l])
+}
 
 // hasExperts reports whether any layer of the lane that r is a view of has experts.
 func (r *Run) hasExperts() bool {
@@ -110,7 +126,11 @@ func (r *Run) weights(at Pace) []float64 {
 		case model.Recurrent, model.Mixer:
 			flops += float64(c.RecurrenceFLOPs()) * tokens
 		}
-		flops *= r.passes(l)
+		passes := r.passes(l)
+		if layout.Kind == model.Head && r.Spec.Shards() > 1 {
+			passes++ // the logits are computed again
+		}
+		flops *= passes
 		out[l] = max(flops/at.FLOPs, 2*bytes/at.Link)
 	}
 	return out
@@ -123,28 +143,75 @@ func (r *Run) placeLayers(q Request) error {
 		return nil
 	}
 	r.paces = q.Paces
+	var given []int
 	if len(q.Lane) == len(r.Layouts) && 1+slices.Max(q.Lane) == q.Devices {
-		r.Lane = q.Lane
-		return nil
+		given = q.Lane
 	}
-	times := make([][]float64, q.Devices)
-	for lane := range times {
-		times[lane] = r.weights(r.pace(lane))
-	}
-	r.Lane = shareOut(times)
+	r.shareOut(q, given)
 	for lane := range q.Devices {
-		if !slices.Contains(r.Lane, lane) {
+		if !slices.Contains(r.Lane, lane) && !slices.Contains(r.Spec.HeadLanes, lane) {
 			return &BadDepth{"devices", fmt.Sprintf("devices: device %d is so much slower than the others that no layer is left for it: give the run the other devices only", lane)}
 		}
 	}
 	return nil
 }
 
-// shareOut assigns layers, in order, to lanes. times has the time of each layer by lane and layer. A layer goes to the
-// lane whose total time is then smallest; among equals, to the lane that has waited longest for a layer. On the lane of
-// the previous layer, the layer's time counts twice: it cannot start there before the previous layer's last
-// micro-batch.
-func shareOut(times [][]float64) []int {
+// shareOut assigns the layers to the lanes of q, and the parts of the head, if they may be on several lanes. given has
+// the lanes of layers that are assigned already; nil: none is.
+func (r *Run) shareOut(q Request, given []int) {
+	head, parts := r.Head(), 1
+	if r.headMayPart(q) {
+		parts, given = r.Spec.Shards(), given[:min(head, len(given))]
+	}
+	times := make([][]float64, q.Devices)
+	for lane := range times {
+		times[lane] = r.weights(r.pace(lane))
+		last := times[lane][head] / float64(parts)
+		times[lane] = append(times[lane][:head], slices.Repeat([]float64{last}, parts)...)
+	}
+	lanes := assign(times, given)
+	of, order := lanes[head:], slices.Clone(lanes[head:])
+	slices.SortFunc(of, func(a, b int) int { return slices.Index(order, a) - slices.Index(order, b) })
+	r.Lane, r.Spec.HeadLanes = slices.Clip(lanes[:head+1]), nil
+	if parts > 1 && slices.Min(of) < slices.Max(of) {
+		r.Spec.HeadLanes = of
+	}
+}
+
+// headMayPart reports whether parts of the head may be on several lanes. All lanes then copy into one slab, and the
+// hidden state carries sums from lane to lane on the devices.
+func (r *Run) headMayPart(q Request) bool {
+	return q.Devices > 1 && (r.EvalOnly || !r.SlabsAreCredits()) && !r.Spec.OnHost && q.Config.Streams() == 1
+}
+
+// partsForLanes returns the number of the head's parts, from the present number to one for each lane, with which the
+// lanes finish a step first. A larger number must save at least partGain of the time.
+func (r *Run) partsForLanes(q Request) int {
+	best, n := r.Spec.Shards(), r.Spec.Shards()
+	if !r.headMayPart(q) || r.EvalOnly {
+		return best
+	}
+	trial, least := *r, 0.0
+	trial.paces = q.Paces
+	for ; n <= min(q.Devices, q.Config.VocabSize); n++ {
+		trial.Spec.HeadShards = n
+		trial.shareOut(q, nil)
+		if _, end := trial.play(); best == n || end < least*(1-partGain) {
+			best, least = n, end
+		}
+	}
+	return best
+}
+
+// partGain is the share of a step that one more part of the head must save: more parts divide the vocabulary more finely,
+// and matrix products with fewer rows are slower.
+const partGain = 0.02
+
+// assign assigns items (layers or parts of the head) to lanes in order, after those in given. times has the time of
+// each item by lane and item. An item goes to the lane whose total time is then smallest; among equals, to the lane that
+// has waited longest for an item. On the lane of the previous item, the item's time counts twice: it cannot start there
+// before the previous item's last micro-batch.
+func assign(times [][]float64, given []int) []int {
 	n := len(times)
 	lanes, load, last := make([]int, len(times[0])), make([]float64, n), make([]int, n)
 	for l := range lanes {
@@ -157,6 +224,9 @@ func shareOut(times [][]float64) []int {
 			if best < 0 || with < least || with == least && last[lane] < last[best] {
 				best, least = lane, with
 			}
+		}
+		if l < len(given) {
+			best = given[l]
 		}
 		lanes[l], last[best] = best, l+1
 		load[best] += times[best][l]
@@ -189,9 +259,12 @@ func (r *Run) LaneWords() string {
 	for lane := range r.Lanes() {
 		out += fmt.Sprintf("; on device %d layers", lane)
 		for l := 0; l < len(r.Lane); l++ {
-			if r.Lane[l] == lane {
+			if r.Lane[l] == lane && (l < r.Head() || r.Spec.HeadLanes == nil) {
 				out += fmt.Sprintf(" %d", l)
 			}
+		}
+		if r.Spec.HeadLanes != nil {
+			out += fmt.Sprintf(" and %d of %d parts of the head", r.On(lane).tilesOf(r.Head()), r.Spec.Shards())
 		}
 	}
 	return out

@@ -21,7 +21,7 @@ func TestLayersAreSharedOut(t *testing.T) {
 		for range n + r.Intn(40) {
 			weights = append(weights, 1+float64(r.Intn(9)))
 		}
-		lanes, load, sum := shareOut(alike(weights, n)), make([]float64, n), 0.0
+		lanes, load, sum := assign(alike(weights, n), nil), make([]float64, n), 0.0
 		for l, w := range weights {
 			load[lanes[l]] += w
 			sum += w
@@ -30,10 +30,10 @@ func TestLayersAreSharedOut(t *testing.T) {
 			t.Fatalf("weights %v are shared out as %v: loads %v", weights, lanes, load)
 		}
 	}
-	if got, want := shareOut(alike([]float64{1, 1, 1, 1, 1, 1, 1}, 3)), []int{0, 1, 2, 0, 1, 2, 0}; !slices.Equal(got, want) {
+	if got, want := assign(alike([]float64{1, 1, 1, 1, 1, 1, 1}, 3), nil), []int{0, 1, 2, 0, 1, 2, 0}; !slices.Equal(got, want) {
 		t.Errorf("equal layers are on lanes %v, want %v", got, want)
 	}
-	experts, lanes := map[int]int{}, shareOut(alike([]float64{0, 1, 10, 1, 10, 1, 10, 1, 10, 1, 10, 1, 10, 3}, 2))
+	experts, lanes := map[int]int{}, assign(alike([]float64{0, 1, 10, 1, 10, 1, 10, 1, 10, 1, 10, 1, 10, 3}, 2), nil)
 	for l := 2; l < 13; l += 2 {
 		experts[lanes[l]]++
 	}
@@ -105,8 +105,8 @@ func lanesRequest(r *rand.Rand, n int) Request {
 		MicroBatchTokens: r.Intn(2) * (1 + r.Intn(40)), HeadShards: 1 + r.Intn(3), EvalOnly: r.Intn(4) == 0}
 }
 
-// TestWhatBitsDependOnIsThatOfOneDevice: everything that fixes the order of sums is the same for
-// one and for several devices: parts of the head, micro-batches, chunks and the gradients' dtype.
+// TestWhatBitsDependOnIsThatOfOneDevice: everything that fixes the order of sums, but the number of the head's parts, is
+// the same for one and for several devices: micro-batches, chunks and the gradients' dtype.
 func TestWhatBitsDependOnIsThatOfOneDevice(t *testing.T) {
 	r := rand.New(rand.NewSource(2))
 	for range 60 {
@@ -119,7 +119,7 @@ func TestWhatBitsDependOnIsThatOfOneDevice(t *testing.T) {
 		if err != nil {
 			continue // it does not fit on one
 		}
-		q.Devices = min(3, len(one.Layouts))
+		q.Devices, q.HeadShards = min(3, len(one.Layouts)), one.Spec.Shards()
 		several, err := Resolve(q)
 		if err != nil {
 			continue
@@ -175,4 +175,51 @@ func TestIdleLanes(t *testing.T) {
 	if run, err := Resolve(q); err != nil || math.Abs(run.Idle()) > 0 {
 		t.Errorf("one lane: %v, %v", run.Idle(), err)
 	}
+}
+
+// TestPartsOfTheHead: where the head is the longest visit, as many parts as help go to lanes of their own. A run that
+// cannot pass on their sums keeps the head on one lane. A recorded number of parts stays, and lanes share them.
+func TestPartsOfTheHead(t *testing.T) {
+	q := lanesRequest(rand.New(rand.NewSource(4)), 2)
+	q.Config.NumLayers, q.Config.VocabSize, q.Config.TieEmbeddings = 12, 4096, false
+	q.Rows, q.RowTokens, q.MicroBatchTokens, q.Clip, q.EvalOnly, q.HeadShards, q.Devices = 64, 16, 16, true, false, 0, 4
+	lanesOf := func(change func(*Request)) (int, []int, float64) {
+		q := q
+		change(&q)
+		r := testkit.Must(Resolve(q))(t)
+		end := 0.0
+		if r.Lane != nil {
+			_, end = r.play()
+		}
+		if of := slices.Compact(slices.Clone(r.Spec.HeadLanes)); len(of) > 0 && len(of) != len(slices.Compact(slices.Sorted(slices.Values(of)))) {
+			t.Errorf("parts of the head on lanes %v: those of a lane do not follow each other", r.Spec.HeadLanes)
+		}
+		if of := r.Spec.HeadLanes; of != nil && (of[0] != r.Lane[r.Head()] || !strings.Contains(r.LaneWords(), " parts of the head")) {
+			t.Errorf("parts of the head on %v, layers on %v: %s", of, r.Lane, r.LaneWords())
+		}
+		return r.Spec.Shards(), r.Spec.HeadLanes, end
+	}
+	parts, lanes, end := lanesOf(func(*Request) {})
+	if _, whole, before := lanesOf(func(q *Request) { q.HeadShards = 1 }); parts < 3 || len(lanes) != parts || whole != nil || end > 0.8*before {
+		t.Errorf("%d parts on lanes %v take %g s, a whole head on %v takes %g s", parts, lanes, end, whole, before)
+	}
+	if parts, lanes, _ := lanesOf(func(q *Request) { q.HeadShards = 9 }); parts != 9 || slices.Max(lanes)-slices.Min(lanes) != 3 {
+		t.Errorf("%d parts on lanes %v, want 9 on four", parts, lanes)
+	}
+	for what, change := range map[string]func(*Request){
+		"gradients that take turns in slabs": func(q *Request) { q.Clip = false },
+		"hidden states on the host":          func(q *Request) { q.HiddenStates = "host" },
+		"one device":                         func(q *Request) { q.Devices = 1 },
+		"a small vocabulary":                 func(q *Request) { q.Config = withVocabulary(q.Config, 32) },
+	} {
+		if parts, lanes, _ := lanesOf(change); parts != 1 || lanes != nil {
+			t.Errorf("%s: %d parts on lanes %v", what, parts, lanes)
+		}
+	}
+}
+
+func withVocabulary(c *model.Config, n int) *model.Config {
+	out := *c
+	out.VocabSize = n
+	return &out
 }

@@ -59,7 +59,7 @@ func (e *NotFitting) Error() string {
 
 // Resolve makes the choices that the request leaves open. Values that change the order of sums come first: parts of the
 // head, gradient dtype, micro-batch. They are chosen with minimum depths and for one device, so they do not depend on
-// the requested depths and devices. Then Resolve chooses the buffers that let copies run beside the work, the tensors
+// the requested depths and, but for the number of parts, on devices. Then Resolve chooses the buffers that let copies run beside the work, the tensors
 // that the forward keeps, and the activation slots. If memory does not suffice, the error is a *NotFitting.
 func Resolve(q Request) (*Run, error) {
 	r, err := place(q)
@@ -285,7 +285,8 @@ func leastMicroBatch(q Request) int { return min(q.RowTokens, maxMicroBatchToken
 
 // resolveHead keeps the head whole in two cases: it fits in a block's slot and gradient buffer, or the device has room
 // for it with automatic depths and the largest micro-batch. Otherwise it splits the head into the fewest parts that fit
-// in a block's slot and buffer, if smaller slots or buffers result. The result does not depend on requested depths.
+// in a block's slot and buffer, if smaller slots or buffers result. On several lanes it takes more parts if that shortens
+// a step. The result does not depend on requested depths.
 func (r *Run) resolveHead(q Request) {
 	r.Spec.HeadShards = pick(q.HeadShards, 1)
 	if q.HeadShards > 0 {
@@ -303,6 +304,7 @@ func (r *Run) resolveHead(q Request) {
 	if spares && r.tooLargeForDevice(q) {
 		r.Spec.HeadShards = r.leastShards()
 	}
+	r.Spec.HeadShards = r.partsForLanes(q)
 	r.Depths = least
 }
 

@@ -279,11 +279,10 @@ func (r *Run) stepSeconds(options []saveOption) (most float64) {
 		pace, inBlock := r.pace(lane), make([]float64, r.Spec.Config.Blocks())
 		var computes, again, tiles, grads float64
 		for l, seconds := range r.weights(pace) {
-			if v.has(l) {
-				computes += seconds
-				tiles += float64(r.Layouts[l].TileBytes)
-				grads += float64(r.GradElems(l) * r.GradBytes())
-			}
+			share := float64(v.tilesOf(l)) / float64(r.tilesOf(l))
+			computes += share * seconds
+			tiles += share * float64(r.Layouts[l].TileBytes)
+			grads += share * float64(r.GradElems(l)*r.GradBytes())
 			if kind := r.Layouts[l].Kind; kind.BeginsBlock() || kind == model.MoE {
 				inBlock[r.Layouts[l].Block] += seconds
 			}

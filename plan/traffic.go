@@ -40,9 +40,9 @@ func (r *Run) fetches() (forward, backward []fetch) {
 // streamedTiles returns how many tiles of the view r's layers take turns in the shared weight
 // slots.
 func (r *Run) streamedTiles() (n int) {
-	for i, l := range r.Layouts {
-		if kind := r.Kind(i); r.has(i) && kind.Class(r.Spec) == schedule.Streamed {
-			n += kind.Parts(r.Spec, l)
+	for i := range r.Layouts {
+		if r.Kind(i).Class(r.Spec) == schedule.Streamed {
+			n += r.tilesOf(i)
 		}
 	}
 	return n

@@ -16,11 +16,12 @@ type builder struct {
 	keeps    map[[2]int]int // by layer and micro-batch: the object that the layer keeps
 	gradient []int          // by micro-batch: the object that currently holds its gradient
 	coming   map[int]bool   // objects from another lane, not used yet
+	copies   map[[2]int]int // by lane and micro-batch: the copy of the head's input there, if an earlier part is on another lane
 }
 
 func newBuilder(s Spec, tokens []int) *builder {
 	b := &builder{spec: s, tokens: tokens, n: len(tokens), top: len(s.Layers) - 1, uses: make([][]use, s.Lanes()), kept: make([][]use, s.Lanes()),
-		keeps: map[[2]int]int{}, coming: map[int]bool{}}
+		keeps: map[[2]int]int{}, coming: map[int]bool{}, copies: map[[2]int]int{}}
 	for range b.uses {
 		b.programs = append(b.programs, &Program{OnDemand: s.OnDemand})
 	}
@@ -31,13 +32,13 @@ func newBuilder(s Spec, tokens []int) *builder {
 	}
 	for layer := 1; layer <= b.top; layer++ {
 		for mb := range tokens {
-			b.object(mb, s.On(layer))
+			b.objects[b.object(mb, s.At(layer, 0))].Input = layer
 		}
 	}
 	apart := slices.ContainsFunc(s.visits(), func(v Visit) bool { return v.Uses.Has(AllocatesGrad) })
 	for mb := range tokens {
 		if apart { // the head's input stays; otherwise the head overwrites its input with the gradient
-			b.gradient = append(b.gradient, b.object(mb, s.On(b.top)))
+			b.gradient = append(b.gradient, b.object(mb, s.At(b.top, s.Layers[b.top].Tiles-1)))
 		} else {
 			b.gradient = append(b.gradient, b.input(b.top, mb))
 		}
@@ -53,12 +54,23 @@ func (s Spec) On(layer int) int {
 	return s.Lane[layer]
 }
 
-// Lanes returns the number of lanes.
-func (s Spec) Lanes() int {
-	if s.Lane == nil {
-		return 1
+// At returns the lane that has part number part of a layer.
+func (s Spec) At(layer, part int) int {
+	if lanes := s.Layers[layer].Lanes; s.Lane != nil && lanes != nil {
+		return lanes[part]
 	}
-	return 1 + slices.Max(s.Lane)
+	return s.On(layer)
+}
+
+// Lanes returns the number of lanes.
+func (s Spec) Lanes() (n int) {
+	n = 1
+	for i, l := range s.Layers {
+		for part := range l.Tiles {
+			n = max(n, 1+s.At(i, part))
+		}
+	}
+	return n
 }
 
 // InParts reports whether any layer has several tiles. Its gradient then arrives in several parts.
@@ -75,8 +87,8 @@ func (s Spec) of(lane int) Spec {
 	}
 	tile := 0
 	for i, l := range s.Layers {
-		for range l.Tiles {
-			if s.On(i) == lane && slices.Contains(s.Held, tile) {
+		for part := range l.Tiles {
+			if s.At(i, part) == lane && slices.Contains(s.Held, tile) {
 				held = append(held, tile)
 			}
 			tile++
@@ -92,9 +104,35 @@ func (b *builder) object(mb, lane int) int {
 	return len(b.objects) - 1
 }
 
-// input returns the index of the object that is a layer's input for micro-batch mb, on the layer's lane. layer is from
-// 1 (after the embedding) to top, the head.
+// input returns the index of the object that is a layer's input for micro-batch mb, on the lane of the layer's first
+// part. layer is from 1 (after the embedding) to top, the head.
 func (b *builder) input(layer, mb int) int { return (layer-1)*b.n + mb }
+
+// inputOn returns the object that is a layer's input on a lane that has a part of the layer.
+func (b *builder) inputOn(lane, layer, mb int) int {
+	if in := b.input(layer, mb); b.objects[in].Lane == lane {
+		return in
+	}
+	return b.copies[[2]int{lane, mb}]
+}
+
+// onward returns the object that a part's forward writes for the next part, which is on another lane: the layer's input,
+// and what the parts so far have computed. The object is then copied to that lane. It returns −1 if the next part is on
+// the same lane, or there is none.
+func (b *builder) onward(v Visit, mb int) int {
+	if v.Phase == Backward || v.Part+1 >= len(b.spec.Layers[v.Layer].Lanes) {
+		return -1
+	}
+	lane, next := b.spec.At(v.Layer, v.Part), b.spec.At(v.Layer, v.Part+1)
+	if lane == next {
+		return -1
+	}
+	out, in := b.object(mb, lane), b.object(mb, next)
+	b.objects[out].Input, b.objects[in].Input = v.Layer, v.Layer
+	b.pass(out, in)
+	b.copies[[2]int{next, mb}] = in
+	return out
+}
 
 // gradientOn returns the object that holds micro-batch mb's gradient on a lane. If the gradient is on another lane,
 // gradientOn adds an object on this lane, to which the gradient is copied.
@@ -121,14 +159,15 @@ func (b *builder) output(layer, mb int) int {
 		return in
 	}
 	out := b.object(mb, lane)
+	b.objects[out].Input = layer + 1
 	b.pass(out, in)
 	return out
 }
 
-// visit appends visit v to the program of its layer's lane, with one launch for each micro-batch. A visit to an expert
+// visit appends visit v to the program of its part's lane, with one launch for each micro-batch. A visit to an expert
 // has one launch for all.
 func (b *builder) visit(v Visit) {
-	p := b.programs[b.spec.On(v.Layer)]
+	p := b.programs[b.spec.At(v.Layer, v.Part)]
 	v.First = len(p.Launches)
 	p.Visits = append(p.Visits, v)
 	if v.Stage == Expert {
@@ -140,15 +179,15 @@ func (b *builder) visit(v Visit) {
 	}
 }
 
-// launch appends the launch of visit v for micro-batch mb to the program of the layer's lane, whose last visit is v,
+// launch appends the launch of visit v for micro-batch mb to the program of the part's lane, whose last visit is v,
 // and records the objects that it uses.
 func (b *builder) launch(v Visit, mb int) {
-	lane := b.spec.On(v.Layer)
+	lane := b.spec.At(v.Layer, v.Part)
 	p := b.programs[lane]
 	at := len(p.Launches)
 	l := Launch{Visit: len(p.Visits) - 1, MicroBatch: mb, Tokens: b.tokens[mb], In: -1, Out: -1, Grad: -1, Kept: -1}
 	if v.Uses.Has(Input) {
-		l.In = b.input(v.Layer, mb)
+		l.In = b.inputOn(lane, v.Layer, mb)
 		b.use(lane, use{at: at, object: l.In})
 	}
 	switch {
@@ -159,6 +198,8 @@ func (b *builder) launch(v Visit, mb int) {
 	case v.Uses.Has(UpdatesGradInPlace), v.Uses.Has(ReadsGrad):
 		l.Grad = b.gradientOn(lane, mb)
 		b.use(lane, use{at: at, object: l.Grad, modify: v.Uses.Has(UpdatesGradInPlace)})
+	default:
+		l.Out = b.onward(v, mb)
 	}
 	if l.Out >= 0 {
 		b.use(lane, use{at: at, object: l.Out, create: true})

@@ -22,11 +22,23 @@ func drawLanes(r *rand.Rand, layers, n int) []int {
 	return out
 }
 
+// drawParts puts the parts of the head on lanes: each lane has the parts of one run, or none.
+func drawParts(r *rand.Rand, layers []Layer, lanes int) {
+	order, top := r.Perm(lanes), &layers[len(layers)-1]
+	at := 0
+	for part := range top.Tiles {
+		if part > 0 && at+1 < lanes {
+			at += r.Intn(2)
+		}
+		top.Lanes = append(top.Lanes, order[at])
+	}
+}
+
 // TestProgramsOfLanes simulates the programs of several lanes side by side, in any order that
 // passing activations allows. All programs end, every launch finds its inputs, and the launches of
 // each lane have the order that they have on one lane with all layers.
 func TestProgramsOfLanes(t *testing.T) {
-	passedOn := 0
+	passedOn, apart := 0, 0
 	for seed := range int64(600) {
 		r := rand.New(rand.NewSource(seed))
 		s := Spec{Order: Lanes, Layers: dense(2+r.Intn(5), 1+r.Intn(3)), WeightSlots: 1 + r.Intn(3), ActivationSlots: 3 + r.Intn(6), Eval: r.Intn(3) == 0}
@@ -34,6 +46,10 @@ func TestProgramsOfLanes(t *testing.T) {
 			s.Layers = withExperts(1+r.Intn(2), 2)
 		}
 		s.Lane = drawLanes(r, len(s.Layers), 1+r.Intn(4))
+		if r.Intn(2) == 0 {
+			drawParts(r, s.Layers, 1+slices.Max(s.Lane))
+			apart += len(slices.Compact(slices.Clone(s.Layers[len(s.Layers)-1].Lanes))) - 1
+		}
 		var tokens []int
 		for range 1 + r.Intn(5) {
 			tokens = append(tokens, 1+r.Intn(9))
@@ -52,16 +68,16 @@ func TestProgramsOfLanes(t *testing.T) {
 		}
 		passedOn += n
 	}
-	if passedOn < 1000 {
-		t.Errorf("only %d activations were passed on", passedOn)
+	if passedOn < 1000 || apart < 50 {
+		t.Errorf("only %d activations were passed on, and %d times the next part of a head was on another lane", passedOn, apart)
 	}
 }
 
-// made lists the launches of a program that belong to layers of a lane, in words that tests
+// made lists the launches of a program that belong to layers or parts of a lane, in words that tests
 // compare.
 func made(p *Program, s Spec, lane int) (out []string) {
 	for _, l := range p.Launches {
-		if v := p.Visits[l.Visit]; s.On(v.Layer) == lane {
+		if v := p.Visits[l.Visit]; s.At(v.Layer, v.Part) == lane {
 			out = append(out, fmt.Sprint(v.Phase, v.Layer, v.Stage, v.Part, l.MicroBatch))
 		}
 	}
@@ -208,6 +224,8 @@ func (y *lanesAtWork) compute(lane int, l Launch, v Visit) error {
 		y.slots[lane][l.Out] = gradient(v.Layer)
 	case v.Uses.Has(UpdatesGradInPlace):
 		y.slots[lane][l.Grad] = gradient(v.Layer)
+	case l.Out >= 0: // for the head's next part
+		y.slots[lane][l.Out] = input(v.Layer)
 	}
 	return nil
 }

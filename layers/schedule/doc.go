@@ -11,7 +11,8 @@
 //
 // A head in parts (pipeline.head_shards) streams ranges of the vocabulary like blocks. One sweep over all ranges
 // computes the losses. A second sweep, in reverse, computes the gradient. It begins with the tiles that are still in the
-// slots.
+// slots. With several lanes the ranges may be on different lanes (Layer.Lanes). Each lane passes a copy of the head's
+// input, and the sums over the ranges so far, to the next.
 //
 // What layers keep for their backward can have slots of its own, for a share of the micro-batches (Spec.Kept). From there
 // it spills to the host and comes back.

@@ -13,8 +13,8 @@ type Launch struct {
 	Tokens     int // of the micro-batch; 0: all micro-batches
 	// In, Out, Grad and Kept are numbers of objects (activations); −1: none.
 	//
-	// In is the layer's input. The launch writes Out: the layer's output or, in a head in parts,
-	// the gradient of the head's input. Grad is the gradient of the layer's output. The launch
+	// In is the layer's input. The launch writes Out: the layer's output or, in a head in parts, the gradient of the
+	// head's input or, in the forward, what the next part needs on another lane. Grad is the gradient of the layer's output. The launch
 	// reads it, or replaces it by the gradient of the input.
 	//
 	// Kept is what a layer keeps of the forward for its backward, if it is in a slot.
@@ -38,6 +38,8 @@ type Object struct {
 	// Passage is the object's place in the host memory through which activations pass from lane to lane, in tokens.
 	// Every micro-batch has one place, because only one of its hidden states is in transit at a time.
 	Passage int
+	// Input is the layer whose input the object is; 0: it is a gradient, or kept. A whole head turns it into the gradient.
+	Input int
 	// Layer is the layer that keeps the object for its backward; 0: the object is a hidden state or a gradient. Such
 	// an object has a slot of a class of its own, and its layer and micro-batch say where it spills to.
 	Layer int
@@ -124,7 +126,7 @@ func New(s Spec, tokens []int) (*Program, error) {
 	return p[0], nil
 }
 
-// Programs plans a pass: one program for each lane, with the visits of its layers. All programs share their objects.
+// Programs plans a pass: one program for each lane, with the visits of its layers and parts. All programs share their objects.
 // tokens are the sizes of the micro-batches.
 func Programs(s Spec, tokens []int) ([]*Program, error) {
 	b := newBuilder(s, tokens)

@@ -6,6 +6,7 @@ package schedule
 type Layer struct {
 	Name   string // for messages
 	Tiles  int    // number of tiles
+	Lanes  []int  // by part: its lane; a lane's parts follow each other; nil: all parts are on the layer's lane (Spec.Lane)
 	Class  Class  // the slots of its tiles
 	Sweeps int    // number of turns, which shifts the turns of later layers
 	// Forward and Backward are the visits of a training step, Evaluate the visits of an evaluation. The layer's

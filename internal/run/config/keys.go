@@ -362,7 +362,7 @@ var machineKeys = []key{
 		choices: []string{"auto", "unified", "copy"}, field: func(c *Config) any { return &c.Binding }},
 	{name: "synchronous_updates", doc: "Finish all updates of a step before the next forward",
 		field: func(c *Config) any { return &c.SynchronousUpdates }},
-	{name: "micro_batch_order", part: PartNumerics, doc: "Order of micro-batches from layer to layer. zigzag: reversed each time, with fewer copies; lanes: always the same, with the same bits on any number of devices; auto: zigzag on one device, lanes on several",
+	{name: "micro_batch_order", part: PartNumerics, doc: "Order of micro-batches from layer to layer. zigzag: reversed each time, with fewer copies; lanes: always the same, with the same bits on any number of devices for the same pipeline.head_shards; auto: zigzag on one device, lanes on several",
 		choices: []string{"auto", "zigzag", "lanes"}, field: func(c *Config) any { return &c.MicroBatchOrder }},
 	{name: "pipeline.weight_slots", doc: "Device buffers for layer weights", auto: true,
 		limit: between(1, maxDepthValue, "a layer needs a slot for its weights"),
@@ -397,7 +397,7 @@ var machineKeys = []key{
 	{name: "pipeline.chunk_tokens", part: PartNumerics, doc: "Tokens per chunk of all operations but attention", auto: true,
 		limit: between(1, 1<<30, "a chunk has at least one token"),
 		field: func(c *Config) any { return &c.Pipeline.ChunkTokens }},
-	{name: "pipeline.head_shards", part: PartNumerics, doc: "Shards of the vocabulary in the head. auto: 1 if it fits", auto: true,
+	{name: "pipeline.head_shards", part: PartNumerics, doc: "Shards of the vocabulary in the head. auto: 1 if it fits, and on several devices as many as shorten a step", auto: true,
 		limit: between(1, maxDepthValue, "a head has at least one shard"),
 		field: func(c *Config) any { return &c.Pipeline.HeadShards }},
 }
