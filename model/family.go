@@ -273,3 +273,14 @@ func findFamily(f *fields) *family {
 	}
 	return nil
 }
+
+// Defaults returns the values that the class of a model type has for keys that a config.json lacks, by Llama's names of
+// keys.
+func Defaults(modelType string) map[string]any {
+	for _, a := range families {
+		if a.modelType == modelType || slices.Contains(a.otherTypes, modelType) {
+			return a.defaults
+		}
+	}
+	return nil
+}

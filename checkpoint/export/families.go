@@ -28,8 +28,7 @@ type family struct {
 	recurrent, recurrentDense []rule
 	// width is the key of config.json with the dense MLP's width; "": intermediate_size.
 	width string
-	// defaults are package model's default values of those keys of config.json that the export
-	// reads.
+	// defaults are values of keys that a config.json lacks, beside those that package model has (model.Defaults).
 	defaults map[string]any
 	// names maps the usual keys of config.json to this family's own keys, if these differ.
 	names map[string]string
@@ -132,27 +131,24 @@ var headNormsIfAny = []rule{
 	{"self_attn.k_norm", "attn_k_norm", normIfAny},
 }
 
-var feedForward = []rule{
-	{"post_attention_layernorm", "ffn_norm", norm},
-	{"mlp.gate_proj", "ffn_gate", copied},
-	{"mlp.up_proj", "ffn_up", copied},
-	{"mlp.down_proj", "ffn_down", copied},
+var feedForward = slices.Concat([]rule{{"post_attention_layernorm", "ffn_norm", norm}}, gated("mlp", "", copied))
+
+// gated returns the rules of an MLP with a gate, or of experts. module is its name in the directory, and suffix ends the
+// names in GGUF.
+func gated(module, suffix string, h how) []rule {
+	return []rule{{module + ".gate_proj", "ffn_gate" + suffix, h}, {module + ".up_proj", "ffn_up" + suffix, h}, {module + ".down_proj", "ffn_down" + suffix, h}}
 }
 
 // expertMatrices has the rules of the experts' three matrices, for models with the usual names.
-var expertMatrices = []rule{
-	{"mlp.experts.gate_proj", "ffn_gate_exps", experts},
-	{"mlp.experts.up_proj", "ffn_up_exps", experts},
-	{"mlp.experts.down_proj", "ffn_down_exps", experts},
-}
+var expertMatrices = gated("mlp.experts", "_exps", experts)
 
 // sharedExpert returns the rules of the shared expert, which every token uses; module is its name in the directory.
-func sharedExpert(module string) []rule {
-	return []rule{
-		{module + ".gate_proj", "ffn_gate_shexp", copied},
-		{module + ".up_proj", "ffn_up_shexp", copied},
-		{module + ".down_proj", "ffn_down_shexp", copied},
-	}
+func sharedExpert(module string) []rule { return gated(module, "_shexp", copied) }
+
+// routed returns the rules of a mixture of experts with the usual names, and of the norm before it. gate is the name of
+// the router, and more are rules of its own.
+func routed(gate string, more ...rule) []rule {
+	return slices.Concat([]rule{{"post_attention_layernorm", "ffn_norm", norm}, {gate, "ffn_gate_inp", router}}, more, expertMatrices)
 }
 
 // sharedAndChosen has the tensors of Qwen3-Next's mixture of experts and of the norm before it: router, chosen
@@ -250,10 +246,7 @@ var graniteExperts = []rule{
 // falconH1 has the tensors of Falcon-H1's blocks, with attention and a Mamba-2 mixer side by side.
 var falconH1 = slices.Concat(attention, mamba2[1:], []rule{
 	{"pre_ff_layernorm.weight", "ffn_norm", bare}, // without .weight in llama.cpp too
-	{"feed_forward.gate_proj", "ffn_gate", copied},
-	{"feed_forward.up_proj", "ffn_up", copied},
-	{"feed_forward.down_proj", "ffn_down", copied},
-})
+}, gated("feed_forward", "", copied))
 
 // nemotron returns the rules of a block of Nemotron-H, which has a norm and a mixer.
 func nemotron(mixer ...rule) []rule {
@@ -324,17 +317,11 @@ var lfm2FeedForward = []rule{
 	{"feed_forward.w2", "ffn_down", copied},
 }
 
-// nemotronNames, nemotronTop and nemotronDefaults are what both architectures for Nemotron-H have in common.
+// nemotronNames and nemotronTop are what both architectures for Nemotron-H have in common.
 var (
 	nemotronNames = map[string]string{"rms_norm_eps": "layer_norm_epsilon", "hidden_act": "mlp_hidden_act", "mamba_conv_bias": "use_conv_bias"}
 	nemotronTop   = []rule{{"model.embeddings", "token_embd", copied}, {"model.norm_f", "output_norm", norm}, {"lm_head", "output", copied}}
-
-	nemotronDefaults = map[string]any{"vocab_size": 131072, "hidden_size": 4096, "intermediate_size": 21504, "num_attention_heads": 32,
-		"num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "n_routed_experts": 8, "num_experts_per_tok": 2}
 )
-
-var glmDefaults = map[string]any{"max_position_embeddings": 131072, "num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1.5625e-7,
-	"partial_rotary_factor": 0.5}
 
 var families = []family{
 	{
@@ -344,70 +331,50 @@ var families = []family{
 	},
 	{
 		types: []string{"mistral", "mistral3"}, arch: "llama", halves: true,
-		block:    slices.Concat(attention, feedForward),
-		defaults: map[string]any{"max_position_embeddings": 131072, "sliding_window": 4096},
-		keys:     []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs, (*plan).windowIgnored},
+		block: slices.Concat(attention, feedForward),
+		keys:  []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs, (*plan).windowIgnored},
 	},
 	{
 		types: []string{"ministral3"}, arch: "mistral3", halves: true,
 		block: slices.Concat(attention, feedForward),
-		defaults: map[string]any{"num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 262144, "rms_norm_eps": 1e-5,
-			"rope_parameters": map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384.0,
-				"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}},
+		defaults: map[string]any{"rope_parameters": map[string]any{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384.0,
+			"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}},
 		keys: []func(*plan){(*plan).ropeDims, (*plan).queryScaling, (*plan).windowIgnored},
 	},
 	{
 		types: []string{"qwen2", "mimo"}, arch: "qwen2",
-		block:    slices.Concat(attention, feedForward),
-		defaults: map[string]any{"max_position_embeddings": 32768, "sliding_window": 4096},
-		keys:     []func(*plan){(*plan).ropeFreqs, (*plan).windowUnused},
+		block: slices.Concat(attention, feedForward),
+		keys:  []func(*plan){(*plan).ropeFreqs, (*plan).windowUnused},
 	},
 	{
 		types: []string{"qwen3"}, arch: "qwen3",
-		block:    slices.Concat(attention, headNorms, feedForward),
-		defaults: map[string]any{"max_position_embeddings": 32768, "sliding_window": 4096, "head_dim": 128},
-		keys:     []func(*plan){(*plan).ropeFreqs, (*plan).windowUnused},
+		block: slices.Concat(attention, headNorms, feedForward),
+		keys:  []func(*plan){(*plan).ropeFreqs, (*plan).windowUnused},
 	},
 	{
 		types: []string{"qwen3_moe"}, arch: "qwen3moe",
-		block: slices.Concat(attention, headNorms, []rule{
-			{"post_attention_layernorm", "ffn_norm", norm},
-			{"mlp.gate", "ffn_gate_inp", router},
-		}, expertMatrices),
-		defaults: map[string]any{"max_position_embeddings": 32768, "sliding_window": 4096},
-		keys:     []func(*plan){(*plan).normalisedExperts, (*plan).ropeFreqs, (*plan).windowUnused},
+		block: slices.Concat(attention, headNorms, routed("mlp.gate")),
+		keys:  []func(*plan){(*plan).normalisedExperts, (*plan).ropeFreqs, (*plan).windowUnused},
 	},
 	{
 		types: []string{"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"}, arch: "qwen2vl", ropeTypes: mrope,
-		block:    slices.Concat(attention, feedForward),
-		defaults: map[string]any{"num_key_value_heads": 8, "max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "sliding_window": 4096, "rope_theta": 1e6},
-		keys:     []func(*plan){sections(16, 24, 24), (*plan).windowUnused},
+		block: slices.Concat(attention, feedForward),
+		keys:  []func(*plan){sections(16, 24, 24), (*plan).windowUnused},
 	},
 	{
 		types: []string{"qwen3_vl", "qwen3_vl_text"}, arch: "qwen3vl", ropeTypes: mrope,
-		block:    slices.Concat(attention, headNorms, feedForward),
-		defaults: map[string]any{"num_key_value_heads": 32, "max_position_embeddings": 128000, "head_dim": 128, "rope_theta": 5e5},
-		keys:     []func(*plan){sections(24, 20, 20), (*plan).deepstack},
+		block: slices.Concat(attention, headNorms, feedForward),
+		keys:  []func(*plan){sections(24, 20, 20), (*plan).deepstack},
 	},
 	{
 		types: []string{"qwen3_vl_moe", "qwen3_vl_moe_text"}, arch: "qwen3vlmoe", ropeTypes: mrope,
-		block: slices.Concat(attention, headNorms, []rule{
-			{"post_attention_layernorm", "ffn_norm", norm},
-			{"mlp.gate", "ffn_gate_inp", router},
-		}, expertMatrices),
-		defaults: map[string]any{"num_key_value_heads": 16, "max_position_embeddings": 128000, "rope_theta": 5e5, "num_experts_per_tok": 4,
-			"moe_intermediate_size": 1408, "norm_topk_prob": true},
-		keys: []func(*plan){(*plan).normalisedExperts, sections(24, 20, 20), (*plan).deepstack},
+		block: slices.Concat(attention, headNorms, routed("mlp.gate")),
+		keys:  []func(*plan){(*plan).normalisedExperts, sections(24, 20, 20), (*plan).deepstack},
 	},
 	{
 		types: []string{"qwen2_moe"}, arch: "qwen2moe",
-		block: slices.Concat(attention, []rule{
-			{"post_attention_layernorm", "ffn_norm", norm},
-			{"mlp.gate", "ffn_gate_inp", router},
-		}, expertMatrices, []rule{{"mlp.shared_expert_gate", "ffn_gate_inp_shexp", single}}, sharedExpert("mlp.shared_expert")),
-		defaults: map[string]any{"max_position_embeddings": 32768, "sliding_window": 4096, "num_experts": 60, "num_experts_per_tok": 4,
-			"moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632},
-		keys: []func(*plan){(*plan).expertsAndShared, (*plan).ropeFreqs, (*plan).windowUnused},
+		block: slices.Concat(attention, routed("mlp.gate"), []rule{{"mlp.shared_expert_gate", "ffn_gate_inp_shexp", single}}, sharedExpert("mlp.shared_expert")),
+		keys:  []func(*plan){(*plan).expertsAndShared, (*plan).ropeFreqs, (*plan).windowUnused},
 	},
 	{
 		types: []string{"qwen3_next"}, arch: "qwen3next", shift: 1,
@@ -423,32 +390,24 @@ var families = []family{
 			{"linear_attn.norm", "ssm_norm", copied}, // the norm scales by the weight, not by 1+w
 			{"linear_attn.out_proj", "ssm_out", copied},
 		}, sharedAndChosen),
-		defaults: map[string]any{"max_position_embeddings": 32768, "num_key_value_heads": 2, "head_dim": 256, "partial_rotary_factor": 0.25, "intermediate_size": 5632,
-			"num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "norm_topk_prob": true},
 		keys: []func(*plan){(*plan).normalisedExperts, (*plan).ropeDims, (*plan).noFreqs, (*plan).gatedDeltaKeys, (*plan).sharedWidth},
 	},
 	{
 		types: []string{"qwen3_5", "qwen3_5_text"}, arch: "qwen35", shift: 1, tiled: true, ropeTypes: mrope,
 		block:     slices.Concat(attention, headNorms, qwen35Dense),
 		recurrent: slices.Concat(splitRecurrence, qwen35Dense),
-		defaults: map[string]any{"max_position_embeddings": 32768, "num_key_value_heads": 4, "head_dim": 256, "partial_rotary_factor": 0.25,
-			"intermediate_size": 12288},
-		keys: []func(*plan){(*plan).ropeDims, sections(11, 11, 10), (*plan).noFreqs, (*plan).gatedDeltaKeys},
+		keys:      []func(*plan){(*plan).ropeDims, sections(11, 11, 10), (*plan).noFreqs, (*plan).gatedDeltaKeys},
 	},
 	{
 		types: []string{"qwen3_5_moe", "qwen3_5_moe_text"}, arch: "qwen35moe", shift: 1, tiled: true, ropeTypes: mrope, width: "moe_intermediate_size",
 		block:     slices.Concat(attention, headNorms, sharedAndChosen),
 		recurrent: slices.Concat(splitRecurrence, sharedAndChosen),
-		defaults: map[string]any{"max_position_embeddings": 32768, "num_key_value_heads": 2, "head_dim": 256, "partial_rotary_factor": 0.25,
-			"num_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "norm_topk_prob": true},
-		keys: []func(*plan){(*plan).normalisedExperts, (*plan).ropeDims, sections(11, 11, 10), (*plan).noFreqs, (*plan).gatedDeltaKeys, (*plan).sharedWidth},
+		keys:      []func(*plan){(*plan).normalisedExperts, (*plan).ropeDims, sections(11, 11, 10), (*plan).noFreqs, (*plan).gatedDeltaKeys, (*plan).sharedWidth},
 	},
 	{
 		types: []string{"minimax_m2"}, arch: "minimax-m2",
 		block: slices.Concat(attention, headNorms, mixtralExperts, []rule{{"block_sparse_moe.e_score_correction_bias", "exp_probs_b.bias", bare}}),
-		defaults: map[string]any{"max_position_embeddings": 196608, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 1536, "rope_theta": 5e6,
-			"num_local_experts": 256, "num_experts_per_tok": 8},
-		keys: []func(*plan){(*plan).miniMaxKeys, (*plan).noFreqs},
+		keys:  []func(*plan){(*plan).miniMaxKeys, (*plan).noFreqs},
 	},
 	{
 		types: []string{"lfm2"}, arch: "lfm2", names: map[string]string{"rms_norm_eps": "norm_eps"},
@@ -468,14 +427,12 @@ var families = []family{
 			{"conv.conv", "shortconv.conv", taps},
 			{"conv.out_proj", "shortconv.out_proj", copied},
 		}, lfm2FeedForward),
-		defaults: map[string]any{"max_position_embeddings": 128000, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1e6, "intermediate_size": 12288},
-		keys:     []func(*plan){(*plan).noFreqs}, modelled: (*plan).shortConvKeys,
+		keys: []func(*plan){(*plan).noFreqs}, modelled: (*plan).shortConvKeys,
 	},
 	{
 		types: []string{"mixtral"}, arch: "llama", halves: true,
-		block:    slices.Concat(attention, mixtralExperts),
-		defaults: map[string]any{"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2},
-		keys:     []func(*plan){(*plan).expertCounts, (*plan).ropeDims, (*plan).ropeFreqs, (*plan).windowIgnored},
+		block: slices.Concat(attention, mixtralExperts),
+		keys:  []func(*plan){(*plan).expertCounts, (*plan).ropeDims, (*plan).ropeFreqs, (*plan).windowIgnored},
 	},
 	{
 		types: []string{"glm4_moe"}, arch: "glm4moe",
@@ -485,82 +442,53 @@ var families = []family{
 			{"mlp.gate", "ffn_gate_inp", router},
 			{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", bare},
 		}, expertMatrices, sharedExpert("mlp.shared_experts")),
-		defaults: map[string]any{"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "partial_rotary_factor": 0.5, "n_routed_experts": 128,
-			"n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 1408, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
-			"routed_scaling_factor": 1.0, "norm_topk_prob": true},
-		keys: []func(*plan){(*plan).sigmoidExperts, (*plan).ropeDims, (*plan).ropeFreqs},
+		defaults: map[string]any{"norm_topk_prob": true},
+		keys:     []func(*plan){(*plan).sigmoidExperts, (*plan).ropeDims, (*plan).ropeFreqs},
 	},
 	{
 		types: []string{"deepseek_v2"}, arch: "deepseek2", mla: true,
 		dense: feedForward, block: deepseekExperts(),
-		defaults: map[string]any{"max_position_embeddings": 2048, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
-			"v_head_dim": 128, "n_routed_experts": 64, "n_shared_experts": 2, "moe_intermediate_size": 1407, "first_k_dense_replace": 0},
-		keys: []func(*plan){(*plan).deepseek2Keys},
+		defaults: map[string]any{"qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128},
+		keys:     []func(*plan){(*plan).deepseek2Keys},
 	},
 	{
 		types: []string{"deepseek_v3", "kimi_k2"}, arch: "deepseek2", mla: true,
 		dense: feedForward, block: deepseekExperts(rule{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", bare}),
-		defaults: map[string]any{"max_position_embeddings": 4096, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
-			"v_head_dim": 128, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3,
-			"n_group": 8, "topk_group": 4, "routed_scaling_factor": 2.5},
-		keys: []func(*plan){(*plan).deepseek3Keys},
+		defaults: map[string]any{"qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128},
+		keys:     []func(*plan){(*plan).deepseek3Keys},
 	},
 	{
 		types: []string{"glm4_moe_lite"}, arch: "deepseek2", mla: true,
 		dense: feedForward, block: deepseekExperts(rule{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", bare}),
-		defaults: map[string]any{"vocab_size": 154880, "hidden_size": 2048, "intermediate_size": 10240, "num_hidden_layers": 47, "num_attention_heads": 20,
-			"max_position_embeddings": 202752, "rms_norm_eps": 1e-5, "q_lora_rank": 768, "kv_lora_rank": 512, "qk_nope_head_dim": 192,
-			"qk_rope_head_dim": 64, "v_head_dim": 256, "n_routed_experts": 64, "n_shared_experts": 1, "num_experts_per_tok": 4, "moe_intermediate_size": 1536,
-			"first_k_dense_replace": 1, "routed_scaling_factor": 1.8},
 		keys: []func(*plan){(*plan).denseFirst, (*plan).deepseek3Keys},
 	},
 	{
 		types: []string{"glm_moe_dsa"}, arch: "glm-dsa", mla: true, prepare: turnsNeighbours,
 		dense: feedForward, block: deepseekExperts(rule{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", bare}),
-		defaults: map[string]any{"vocab_size": 154880, "hidden_size": 6144, "intermediate_size": 12288, "num_hidden_layers": 78, "num_attention_heads": 64,
-			"max_position_embeddings": 202752, "rms_norm_eps": 1e-5, "q_lora_rank": 2048, "kv_lora_rank": 512, "qk_nope_head_dim": 192,
-			"qk_rope_head_dim": 64, "v_head_dim": 256, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8,
-			"moe_intermediate_size": 2048, "first_k_dense_replace": 3, "routed_scaling_factor": 2.5},
 		keys: []func(*plan){(*plan).denseFirst, (*plan).deepseek3Keys, noRopes("yarn")}, modelled: (*plan).indexerKeys,
 	},
 	{
 		types: []string{"deepseek_v32"}, arch: "deepseek32", mla: true, prepare: turnsNeighbours,
 		dense: feedForward, block: deepseekExperts(rule{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", bare}),
-		defaults: map[string]any{"vocab_size": 129280, "hidden_size": 7168, "intermediate_size": 18432, "num_hidden_layers": 61, "num_attention_heads": 128,
-			"max_position_embeddings": 163840, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
-			"v_head_dim": 128, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048,
-			"first_k_dense_replace": 3, "n_group": 8, "topk_group": 4, "routed_scaling_factor": 2.5},
 		keys: []func(*plan){(*plan).denseFirst, (*plan).deepseek3Keys, (*plan).plainYarn}, modelled: (*plan).indexerKeys,
 	},
 	{
 		types: []string{"kimi_linear"}, arch: "kimi-linear", mla: true, names: map[string]string{"max_position_embeddings": "model_max_length"},
 		dense: kimiDense, block: kimiExperts, recurrent: slices.Concat(kda, kimiExperts), recurrentDense: slices.Concat(kda, kimiDense),
-		defaults: map[string]any{"max_position_embeddings": 1048576, "rms_norm_eps": 1e-5, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
-			"v_head_dim": 128},
 		keys: []func(*plan){(*plan).noBias, (*plan).noFreqs}, modelled: (*plan).kdaKeys,
 	},
 	{
 		types: []string{"mistral4"}, arch: "mistral4", mla: true,
 		dense: feedForward, block: deepseekExperts(),
-		defaults: map[string]any{"vocab_size": 131072, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36, "num_attention_heads": 32,
-			"max_position_embeddings": 1048576, "q_lora_rank": 1024, "kv_lora_rank": 256, "qk_nope_head_dim": 64, "qk_rope_head_dim": 64, "v_head_dim": 128,
-			"n_routed_experts": 128, "n_shared_experts": 1, "num_experts_per_tok": 4, "moe_intermediate_size": 2048,
-			"rope_parameters": map[string]any{"rope_type": "yarn", "rope_theta": 1e4, "factor": 128.0, "original_max_position_embeddings": 8192.0,
-				"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}},
+		defaults: map[string]any{"rope_parameters": map[string]any{"rope_type": "yarn", "rope_theta": 1e4, "factor": 128.0, "original_max_position_embeddings": 8192.0,
+			"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}},
 		keys: []func(*plan){(*plan).mistral4Keys},
 	},
 	{
 		types: []string{"hy_v3"}, arch: "hy_v3",
 		dense: slices.Concat(attention, headNorms, feedForward),
-		block: slices.Concat(attention, headNorms, []rule{
-			{"post_attention_layernorm", "ffn_norm", norm},
-			{"mlp.router.gate", "ffn_gate_inp", router},
-			{"mlp.expert_bias", "exp_probs_b", bare},
-		}, expertMatrices, sharedExpert("mlp.shared_mlp")),
-		defaults: map[string]any{"vocab_size": 120832, "hidden_size": 4096, "intermediate_size": 13312, "num_hidden_layers": 80, "num_attention_heads": 64,
-			"num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 11158840.0, "num_experts": 192,
-			"num_experts_per_tok": 8, "num_shared_experts": 1, "moe_intermediate_size": 1536, "router_scaling_factor": 2.826},
-		keys: []func(*plan){(*plan).ropeFreqs, (*plan).noBias, (*plan).hyExperts},
+		block: slices.Concat(attention, headNorms, routed("mlp.router.gate", rule{"mlp.expert_bias", "exp_probs_b", bare}), sharedExpert("mlp.shared_mlp")),
+		keys:  []func(*plan){(*plan).ropeFreqs, (*plan).noBias, (*plan).hyExperts},
 	},
 	{
 		types: []string{"apertus"}, arch: "apertus", act: model.XIELU,
@@ -571,10 +499,8 @@ var families = []family{
 				{"mlp.act_fn.beta", "xielu.beta", perBlock},
 				{"mlp.act_fn.eps", "xielu.eps", perBlock},
 			}),
-		defaults: map[string]any{"vocab_size": 131072, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
-			"hidden_act": "xielu", "max_position_embeddings": 65536, "rms_norm_eps": 1e-5, "rope_theta": 12e6,
-			"rope_parameters": map[string]any{"rope_type": "llama3", "rope_theta": 12e6, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-				"original_max_position_embeddings": 8192.0}},
+		defaults: map[string]any{"rope_parameters": map[string]any{"rope_type": "llama3", "rope_theta": 12e6, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+			"original_max_position_embeddings": 8192.0}},
 		keys: []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs, (*plan).noBias}, modelled: (*plan).ownHead,
 	},
 	{
@@ -584,48 +510,30 @@ var families = []family{
 			{"post_attention_layernorm", "post_attention_norm", norm},
 			{"mlp.router", "ffn_gate_inp", router},
 		}, expertMatrices),
-		defaults: map[string]any{"max_position_embeddings": 131072, "sliding_window": 128, "head_dim": 64, "rope_theta": 150000.0, "rms_norm_eps": 1e-5,
-			"swiglu_alpha": 1.702, "swiglu_limit": 7.0, "num_local_experts": 128, "num_experts_per_tok": 4},
-		keys: []func(*plan){(*plan).ossKeys},
+		defaults: map[string]any{"swiglu_alpha": 1.702, "swiglu_limit": 7.0},
+		keys:     []func(*plan){(*plan).ossKeys},
 	},
 	{
 		types: []string{"llama4_text", "llama4"}, arch: "llama4", width: "intermediate_size_mlp",
-		dense: slices.Concat(attention, []rule{
-			{"post_attention_layernorm", "ffn_norm", norm},
-			{"feed_forward.gate_proj", "ffn_gate", copied},
-			{"feed_forward.up_proj", "ffn_up", copied},
-			{"feed_forward.down_proj", "ffn_down", copied},
-		}),
+		dense: slices.Concat(attention, feedForward[:1], gated("feed_forward", "", copied)),
 		block: slices.Concat(attention, []rule{
 			{"post_attention_layernorm", "ffn_norm", norm},
 			{"feed_forward.router", "ffn_gate_inp", router},
-			{"feed_forward.experts.gate_proj", "ffn_gate_exps", experts},
-			{"feed_forward.experts.up_proj", "ffn_up_exps", experts},
-			{"feed_forward.experts.down_proj", "ffn_down_exps", experts},
-		}, sharedExpert("feed_forward.shared_expert")),
-		defaults: map[string]any{"vocab_size": 202048, "hidden_size": 5120, "intermediate_size": 8192, "intermediate_size_mlp": 16384,
-			"num_hidden_layers": 48, "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 131072,
-			"rms_norm_eps": 1e-5, "rope_theta": 5e5, "num_local_experts": 16, "num_experts_per_tok": 1, "interleave_moe_layer_step": 1,
-			"use_qk_norm": true, "attention_chunk_size": 8192, "attn_temperature_tuning": true, "floor_scale": 8192, "attn_scale": 0.1},
+		}, gated("feed_forward.experts", "_exps", experts), sharedExpert("feed_forward.shared_expert")),
 		keys: []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs, (*plan).turnsInFour, (*plan).llama4Keys},
 	},
 	{
 		types: []string{"gemma2"}, arch: "gemma2", shift: 1, act: model.GELUTanh,
 		names: map[string]string{"hidden_act": "hidden_activation"},
 		block: gemmaBlock(),
-		defaults: map[string]any{"vocab_size": 256000, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
-			"num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 8192, "rms_norm_eps": 1e-6, "sliding_window": 4096,
-			"query_pre_attn_scalar": 256, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
-		keys: []func(*plan){(*plan).noFreqs, (*plan).gemma2Keys}, modelled: (*plan).noHead,
+		keys:  []func(*plan){(*plan).noFreqs, (*plan).gemma2Keys}, modelled: (*plan).noHead,
 	},
 	{
 		types: []string{"gemma3_text", "gemma3"}, arch: "gemma3", shift: 1, act: model.GELUTanh,
-		names: map[string]string{"hidden_act": "hidden_activation"},
-		block: gemmaBlock(headNorms...),
-		defaults: map[string]any{"hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "rms_norm_eps": 1e-6,
-			"max_position_embeddings": 131072, "sliding_window": 4096, "query_pre_attn_scalar": 256, "vocab_size": 262208,
-			"rope_theta": 1e6, "rope_local_base_freq": 1e4},
-		keys: []func(*plan){(*plan).gemma3Keys}, modelled: (*plan).cappedLogits,
+		names:    map[string]string{"hidden_act": "hidden_activation"},
+		block:    gemmaBlock(headNorms...),
+		defaults: map[string]any{"rope_local_base_freq": 1e4},
+		keys:     []func(*plan){(*plan).gemma3Keys}, modelled: (*plan).cappedLogits,
 	},
 	{
 		types: []string{"gemma4_text", "gemma4"}, arch: "gemma4", act: model.GELUTanh, ropeTypes: map[string]string{"proportional": "default"},
@@ -639,8 +547,7 @@ var families = []family{
 			{"lm_head", "output", copied},
 		},
 		dense: gemma4Block, block: slices.Concat(gemma4Block, gemma4Experts),
-		defaults: map[string]any{"vocab_size": 262144, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 30, "num_attention_heads": 8,
-			"num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "rope_local_base_freq": 1e4,
+		defaults: map[string]any{"rope_local_base_freq": 1e4,
 			"rope_parameters": map[string]any{"sliding_attention": map[string]any{"rope_theta": 1e4}, "full_attention": map[string]any{"rope_theta": 1e6}}},
 		keys: []func(*plan){(*plan).noBias}, modelled: (*plan).gemma4Keys,
 	},
@@ -648,17 +555,13 @@ var families = []family{
 		types: []string{"starcoder2"}, arch: "starcoder2", layerNorm: true, act: model.GELUTanh,
 		names: map[string]string{"rms_norm_eps": "norm_epsilon"},
 		block: slices.Concat(attention, ungated("post_attention_layernorm", "mlp.c_fc", "mlp.c_proj")),
-		defaults: map[string]any{"vocab_size": 49152, "hidden_size": 3072, "intermediate_size": 12288, "num_hidden_layers": 30, "num_attention_heads": 24,
-			"num_key_value_heads": 2, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5},
-		keys: []func(*plan){(*plan).ropeFreqs, (*plan).windowIgnored},
+		keys:  []func(*plan){(*plan).ropeFreqs, (*plan).windowIgnored},
 	},
 	{
 		types: []string{"cohere2"}, arch: "cohere2", layerNorm: true,
 		names: map[string]string{"rms_norm_eps": "layer_norm_eps"},
 		block: slices.Concat(attention, feedForward[1:]), // one norm per block
-		defaults: map[string]any{"vocab_size": 256000, "hidden_size": 8192, "intermediate_size": 22528, "num_hidden_layers": 40, "num_attention_heads": 64,
-			"max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "sliding_window": 4096},
-		keys: []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).cohereAttention},
+		keys:  []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).cohereAttention},
 	},
 	{
 		types: []string{"gpt_neox"}, arch: "gptneox", layerNorm: true, act: model.GELUTanh,
@@ -673,9 +576,8 @@ var families = []family{
 			{"self_attn.q_proj self_attn.k_proj self_attn.v_proj", "attn_qkv", stacked},
 			{"attention.dense", "attn_output", copied},
 		}, ungated("post_attention_layernorm", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h")),
-		defaults: map[string]any{"vocab_size": 50432, "hidden_size": 6144, "intermediate_size": 24576, "num_hidden_layers": 44, "num_attention_heads": 64,
-			"max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "partial_rotary_factor": 0.25},
-		keys: []func(*plan){(*plan).ropeDims, (*plan).parallel},
+		defaults: map[string]any{"max_position_embeddings": 2048, "partial_rotary_factor": 0.25},
+		keys:     []func(*plan){(*plan).ropeDims, (*plan).parallel},
 	},
 	{
 		types: []string{"gpt2"}, arch: "gpt2", layerNorm: true, act: model.GELUTanh, noRope: true, blocks: "h.",
@@ -692,26 +594,21 @@ var families = []family{
 			{"attn.c_attn", "attn_qkv", copied},
 			{"attn.c_proj", "attn_output", copied},
 		}, ungated("ln_2", "mlp.c_fc", "mlp.c_proj")),
-		defaults: map[string]any{"vocab_size": 50257, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
-			"max_position_embeddings": 1024, "rms_norm_eps": 1e-5},
 	},
 	{
 		types: []string{"olmo2"}, arch: "olmo2",
-		block:    olmo,
-		defaults: map[string]any{"rms_norm_eps": 1e-5},
-		keys:     []func(*plan){(*plan).noFreqs},
+		block: olmo,
+		keys:  []func(*plan){(*plan).noFreqs},
 	},
 	{
 		types: []string{"olmo3"}, arch: "olmo2",
-		block:    olmo,
-		defaults: map[string]any{"rms_norm_eps": 1e-5, "sliding_window": 4096, "rope_theta": 5e5},
-		keys:     []func(*plan){(*plan).noFreqs, (*plan).windowInFour},
+		block: olmo,
+		keys:  []func(*plan){(*plan).noFreqs, (*plan).windowInFour},
 	},
 	{
 		types: []string{"smollm3"}, arch: "smollm3", halves: true,
-		block:    slices.Concat(attention, feedForward),
-		defaults: map[string]any{"max_position_embeddings": 32768, "num_key_value_heads": 4, "rope_theta": 2e6},
-		keys:     []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs, (*plan).turnsInFour, (*plan).windowUnused},
+		block: slices.Concat(attention, feedForward),
+		keys:  []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs, (*plan).turnsInFour, (*plan).windowUnused},
 	},
 	{
 		types: []string{"granite"}, arch: "granite", halves: true,
@@ -724,53 +621,46 @@ var families = []family{
 		dense:          slices.Concat(attention, graniteDense),
 		recurrent:      slices.Concat(mamba2, graniteExperts),
 		recurrentDense: slices.Concat(mamba2, graniteDense),
-		defaults:       map[string]any{"max_position_embeddings": 2048, "shared_intermediate_size": 1024, "num_local_experts": 8, "num_experts_per_tok": 2},
 		keys:           []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).multipliers, (*plan).turnsIfAsked, (*plan).noBias},
 		modelled:       (*plan).graniteHybrid,
 	},
 	{
 		types: []string{"granitemoehybrid"}, arch: "granite", halves: true, width: "shared_intermediate_size",
-		block:    slices.Concat(attention, graniteDense),
-		defaults: map[string]any{"max_position_embeddings": 2048, "shared_intermediate_size": 1024},
-		keys:     []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).multipliers, (*plan).turnsIfAsked, (*plan).attentionAndMLP},
+		block: slices.Concat(attention, graniteDense),
+		keys:  []func(*plan){(*plan).ropeDims, (*plan).noFreqs, (*plan).multipliers, (*plan).turnsIfAsked, (*plan).attentionAndMLP},
 	},
 	{
 		types: []string{"falcon_h1"}, arch: "falcon-h1",
 		top:   []rule{{"model.embed_tokens", "token_embd", copied}, {"model.final_layernorm", "output_norm", norm}, {"lm_head", "output", copied}},
 		block: falconH1,
-		defaults: map[string]any{"vocab_size": 128000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
-			"num_key_value_heads": 8, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5},
-		keys: []func(*plan){(*plan).ropeDims, (*plan).noFreqs, noBiasIn("attention_bias")}, modelled: (*plan).falconH1Keys,
+		keys:  []func(*plan){(*plan).ropeDims, (*plan).noFreqs, noBiasIn("attention_bias")}, modelled: (*plan).falconH1Keys,
 	},
 	{
 		types: []string{"nemotron_h"}, when: hasRoutedExperts, arch: "nemotron_h_moe", act: model.SquaredReLU,
 		names: nemotronNames, prepare: nemotronBlocks, noRope: true, top: nemotronTop,
 		block: nemotronExperts, dense: nemotronAttention, recurrent: nemotronMamba, recurrentDense: nemotronMamba,
-		defaults: nemotronDefaults, keys: []func(*plan){noBiasIn("use_bias", "mlp_bias")}, modelled: (*plan).nemotronKeys,
+		keys: []func(*plan){noBiasIn("use_bias", "mlp_bias")}, modelled: (*plan).nemotronKeys,
 	},
 	{
 		types: []string{"nemotron_h"}, arch: "nemotron_h", act: model.SquaredReLU,
 		names: nemotronNames, prepare: nemotronBlocks, noRope: true, top: nemotronTop,
 		block: nemotronAttention, recurrent: nemotronMamba,
-		defaults: nemotronDefaults, keys: []func(*plan){noBiasIn("use_bias", "mlp_bias")}, modelled: (*plan).nemotronKeys,
+		keys: []func(*plan){noBiasIn("use_bias", "mlp_bias")}, modelled: (*plan).nemotronKeys,
 	},
 	{
 		types: []string{"seed_oss"}, arch: "seed_oss",
-		block:    slices.Concat(attention, []rule{{"post_attention_layernorm", "post_attention_norm", norm}}, feedForward[1:]),
-		defaults: map[string]any{"max_position_embeddings": 524288, "num_key_value_heads": 8, "head_dim": 128},
-		keys:     []func(*plan){(*plan).noFreqs},
+		block: slices.Concat(attention, []rule{{"post_attention_layernorm", "post_attention_norm", norm}}, feedForward[1:]),
+		keys:  []func(*plan){(*plan).noFreqs},
 	},
 	{
 		types: []string{"exaone4"}, arch: "exaone4",
-		block:    slices.Concat(attention[1:], headNorms, outputNorms, feedForward[1:]),
-		defaults: map[string]any{"num_key_value_heads": 32, "rms_norm_eps": 1e-5, "sliding_window": 4096},
-		keys:     []func(*plan){(*plan).ropeFreqs, (*plan).exaoneWindow},
+		block: slices.Concat(attention[1:], headNorms, outputNorms, feedForward[1:]),
+		keys:  []func(*plan){(*plan).ropeFreqs, (*plan).exaoneWindow},
 	},
 	{
 		types: []string{"ernie4_5"}, arch: "ernie4_5",
-		block:    slices.Concat(attention, feedForward),
-		defaults: map[string]any{"max_position_embeddings": 131072, "num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1e-5, "rope_theta": 5e5},
-		keys:     []func(*plan){(*plan).noFreqs, (*plan).noBias},
+		block: slices.Concat(attention, feedForward),
+		keys:  []func(*plan){(*plan).noFreqs, (*plan).noBias},
 	},
 	{
 		types: []string{"hunyuan_v1_dense"}, arch: "hunyuan-dense", ropeAlpha: true,
@@ -778,22 +668,14 @@ var families = []family{
 			{"self_attn.query_layernorm", "attn_q_norm", norm},
 			{"self_attn.key_layernorm", "attn_k_norm", norm},
 		}, feedForward),
-		defaults: map[string]any{"rms_norm_eps": 1e-5},
-		keys:     []func(*plan){(*plan).noFreqs, (*plan).noBias},
+		keys: []func(*plan){(*plan).noFreqs, (*plan).noBias},
 	},
 	{
 		types: []string{"ernie4_5_moe"}, arch: "ernie4_5-moe",
 		names: map[string]string{"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
 		dense: slices.Concat(attention, feedForward),
-		block: slices.Concat(attention, []rule{
-			{"post_attention_layernorm", "ffn_norm", norm},
-			{"mlp.gate", "ffn_gate_inp", router},
-			{"mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias", bare},
-		}, expertMatrices, sharedExpert("mlp.shared_experts")),
-		defaults: map[string]any{"vocab_size": 103424, "hidden_size": 2560, "intermediate_size": 12288, "num_hidden_layers": 28, "num_attention_heads": 20,
-			"num_key_value_heads": 4, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "num_experts": 64,
-			"num_experts_per_tok": 6, "moe_num_shared_experts": 2, "moe_intermediate_size": 1536, "moe_layer_start_index": 1},
-		keys: []func(*plan){(*plan).noFreqs, (*plan).noBias, (*plan).ernieExperts}, modelled: (*plan).expertsLast,
+		block: slices.Concat(attention, routed("mlp.gate", rule{"mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias", bare}), sharedExpert("mlp.shared_experts")),
+		keys:  []func(*plan){(*plan).noFreqs, (*plan).noBias, (*plan).ernieExperts}, modelled: (*plan).expertsLast,
 	},
 	{
 		types: []string{"afmoe"}, arch: "afmoe",
@@ -803,10 +685,8 @@ var families = []family{
 			{"mlp.router.gate", "ffn_gate_inp", router},
 			{"mlp.expert_bias", "exp_probs_b.bias", bare},
 		}, expertMatrices, sharedExpert("mlp.shared_experts")),
-		defaults: map[string]any{"vocab_size": 200192, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 32, "num_attention_heads": 16,
-			"head_dim": 128, "max_position_embeddings": 16384, "rms_norm_eps": 1e-5, "num_experts": 64, "num_experts_per_tok": 6, "n_shared_experts": 2,
-			"moe_intermediate_size": 1408, "first_k_dense_replace": 1, "sliding_window": 1024},
-		keys: []func(*plan){(*plan).noFreqs, (*plan).afmoeKeys},
+		defaults: map[string]any{"n_shared_experts": 2, "first_k_dense_replace": 1},
+		keys:     []func(*plan){(*plan).noFreqs, (*plan).afmoeKeys},
 	},
 	{
 		types: []string{"glm"}, arch: "chatglm",
@@ -815,8 +695,7 @@ var families = []family{
 			{"mlp.gate_up_proj", "ffn_up", copied},
 			{"mlp.down_proj", "ffn_down", copied},
 		}),
-		defaults: glmDefaults,
-		keys:     []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs},
+		keys: []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs},
 	},
 	{
 		types: []string{"glm4"}, arch: "glm4",
@@ -827,8 +706,7 @@ var families = []family{
 			{"mlp.down_proj", "ffn_down", copied},
 			{"post_mlp_layernorm", "post_ffw_norm", norm},
 		}),
-		defaults: glmDefaults,
-		keys:     []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs},
+		keys: []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs},
 	},
 	{
 		types: []string{"phi3"}, arch: "phi3",
@@ -840,7 +718,6 @@ var families = []family{
 			{"mlp.gate_up_proj", "ffn_up", copied},
 			{"mlp.down_proj", "ffn_down", copied},
 		},
-		defaults:  map[string]any{"max_position_embeddings": 4096, "original_max_position_embeddings": 4096, "rms_norm_eps": 1e-5},
 		ropeTypes: map[string]string{"su": "longrope", "yarn": "longrope"},
 		keys:      []func(*plan){(*plan).ropeDims, (*plan).longRope, (*plan).windowOrZero},
 	},
@@ -852,7 +729,8 @@ func findFamily(s *settings) (*family, error) {
 	for i, f := range families {
 		if slices.Contains(f.types, s.str("model_type")) && (f.when == nil || f.when(s)) {
 			s.renamed(f.names)
-			s.defaults(families[i].defaults)
+			s.defaults(model.Defaults(f.types[0]))
+			s.defaults(f.defaults)
 			if f.prepare != nil {
 				f.prepare(s)
 			}
