@@ -993,8 +993,7 @@ func (p *plan) indexerKeys() {
 // deepseekExperts returns the rules of a block with experts, and the rules more in their middle.
 // The first blocks of such a model have a dense MLP and other rules.
 func deepseekExperts(more ...rule) []rule {
-	return slices.Concat([]rule{{"post_attention_layernorm", "ffn_norm", norm}, {"mlp.gate", "ffn_gate_inp", router}}, more,
-		expertMatrices, sharedExpert("mlp.shared_experts"))
+	return slices.Concat(routed("mlp.gate", more...), sharedExpert("mlp.shared_experts"))
 }
 
 // deepseekKeys sets the keys of attention and experts that DeepSeek V2 and V3 share. gating is llama.cpp's number
