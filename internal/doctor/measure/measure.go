@@ -160,8 +160,12 @@ type piece struct {
 	fill  func(i int) float64 // nil: random numbers in [-1, 1)
 }
 
-// want requests a tensor of n random elements in [-1, 1) of type dt. take stores the tensor in *into.
-func (a *memory) want(into *device.Tensor, dt device.DType, n int) { a.filled(into, dt, n, nil) }
+// want requests tensors of n random elements in [-1, 1) of type dt. take stores them in into.
+func (a *memory) want(dt device.DType, n int, into ...*device.Tensor) {
+	for _, t := range into {
+		a.filled(t, dt, n, nil)
+	}
+}
 
 // filled requests a tensor of n elements of type dt, element i being fill(i). take stores the tensor in *into; a nil
 // fill means random numbers.

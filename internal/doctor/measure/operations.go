@@ -88,12 +88,10 @@ func ssdShape(o Operation) op.SSDShape {
 
 // wantSSD requests the operands that the state-space scan and its backward share.
 func (a *memory) wantSSD(o Operation, x *op.SSDShape, xbc, dt, aLog, dtBias, d, states *device.Tensor) {
-	a.want(xbc, o.DType, o.Rows*x.Width())
-	a.want(dt, o.DType, o.Rows*x.DtStride)
-	for _, t := range []*device.Tensor{aLog, dtBias, d} {
-		a.want(t, device.F32, x.Heads)
-	}
-	a.want(states, device.F32, x.StatesLen())
+	a.want(o.DType, o.Rows*x.Width(), xbc)
+	a.want(o.DType, o.Rows*x.DtStride, dt)
+	a.want(device.F32, x.Heads, aLog, dtBias, d)
+	a.want(device.F32, x.StatesLen(), states)
 	a.filled(&x.Cu, device.I32, 2, func(i int) float64 { return float64(i * o.Rows) })
 }
 
@@ -102,196 +100,170 @@ func (a *memory) wantSSD(o Operation, x *op.SSDShape, xbc, dt, aLog, dtBias, d, 
 var builds = map[string]build{
 	"AddBiasGrad": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.AddBiasGrad{T: o.Rows, N: o.Cols}
-		a.want(&x.DB, device.F32, o.Cols)
-		a.want(&x.DY, o.DType, o.Rows*o.Cols)
+		a.want(device.F32, o.Cols, &x.DB)
+		a.want(o.DType, o.Rows*o.Cols, &x.DY)
 		return enqueue(x)
 	},
 	"AddNoise": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.AddNoise{T: o.Rows, C: o.Cols, Seqs: 1, Step: 1, Scale: 1}
-		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.X)
 		a.filled(&x.Cu, device.I32, 2, func(i int) float64 { return float64(i * o.Rows) })
 		return enqueue(x)
 	},
 	"AddRows": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.AddRows{U: o.Rows, T: o.Rows, C: o.Cols}
-		a.want(&x.Dst, device.F32, o.Rows*o.Cols)
-		a.want(&x.Src, o.DType, o.Rows*o.Cols)
+		a.want(device.F32, o.Rows*o.Cols, &x.Dst)
+		a.want(o.DType, o.Rows*o.Cols, &x.Src)
 		a.filled(&x.Index, device.I32, o.Rows, permuted(o.Rows))
 		return enqueue(x)
 	},
 	"Convert": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.Convert{N: int64(o.Rows) * int64(o.Cols)}
-		a.want(&x.Dst, o.DType, o.Rows*o.Cols)
-		a.want(&x.Src, device.F32, o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.Dst)
+		a.want(device.F32, o.Rows*o.Cols, &x.Src)
 		return enqueue(x)
 	},
 	"CrossEntropy": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.CrossEntropy{T: o.Rows, V: o.Cols, Scale: 1}
-		a.want(&x.Logits, o.DType, o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.Logits)
 		a.filled(&x.Targets, device.I32, o.Rows, func(i int) float64 { return float64(i % o.Cols) })
-		a.want(&x.Losses, device.F32, o.Rows)
+		a.want(device.F32, o.Rows, &x.Losses)
 		return enqueue(x)
 	},
 	"CrossEntropyShard": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.CrossEntropyShard{T: o.Rows, V: o.Cols, Scale: 1, First: true, Last: true}
-		a.want(&x.Logits, o.DType, o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.Logits)
 		a.filled(&x.Targets, device.I32, o.Rows, func(i int) float64 { return float64(i % o.Cols) })
-		a.want(&x.LSE, device.F32, o.Rows)
-		a.want(&x.Losses, device.F32, o.Rows)
+		a.want(device.F32, o.Rows, &x.LSE, &x.Losses)
 		return enqueue(x)
 	},
 	"PreferenceWeights": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.PreferenceWeights{T: 2 * o.Rows, Pairs: o.Rows, Loss: op.PreferenceLoss{Kind: op.Sigmoid, Beta: 1}}
-		a.want(&x.Weights, device.F32, x.T)
-		a.want(&x.Losses, device.F32, x.T)
+		a.want(device.F32, x.T, &x.Weights, &x.Losses)
 		a.filled(&x.Targets, device.I32, x.T, ones)
 		a.filled(&x.Cu, device.I32, x.T+1, counting)
-		a.want(&x.Reference, device.F32, x.T)
+		a.want(device.F32, x.T, &x.Reference)
 		return enqueue(x)
 	},
 	"CopyColumns": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.CopyColumns{T: o.Rows, C: o.Cols, DstStride: o.Cols, SrcStride: 2 * o.Cols}
-		a.want(&x.Dst, o.DType, o.Rows*o.Cols)
-		a.want(&x.Src, o.DType, 2*o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.Dst)
+		a.want(o.DType, 2*o.Rows*o.Cols, &x.Src)
 		return enqueue(x)
 	},
 	"CopyHeads": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		dim := min(headDim, o.Cols)
 		x := &op.CopyHeads{T: o.Rows, Heads: o.Cols / dim, C: dim, DstStride: o.Cols, DstHead: dim, SrcStride: 2 * o.Cols, SrcHead: 2 * dim}
-		a.want(&x.Dst, o.DType, o.Rows*o.Cols)
-		a.want(&x.Src, o.DType, 2*o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.Dst)
+		a.want(o.DType, 2*o.Rows*o.Cols, &x.Src)
 		return enqueue(x)
 	},
 	"GatedDelta": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.GatedDelta{DeltaShape: deltaShape(o)} // a column is an element of a value
-		a.want(&x.O, o.DType, o.Rows*o.Cols)
-		a.want(&x.QKV, o.DType, o.Rows*x.Width())
-		a.want(&x.Gates, o.DType, o.Rows*x.GateStride)
-		a.want(&x.ALog, device.F32, x.Heads)
-		a.want(&x.DtBias, device.F32, x.Heads)
-		a.want(&x.States, device.F32, x.StatesLen())
+		a.want(o.DType, o.Rows*o.Cols, &x.O)
+		a.want(o.DType, o.Rows*x.Width(), &x.QKV)
+		a.want(o.DType, o.Rows*x.GateStride, &x.Gates)
+		a.want(device.F32, x.Heads, &x.ALog, &x.DtBias)
+		a.want(device.F32, x.StatesLen(), &x.States)
 		a.filled(&x.Cu, device.I32, 2, func(i int) float64 { return float64(i * o.Rows) })
 		return enqueue(x)
 	},
 	"GatedDeltaBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.GatedDeltaBackward{DeltaShape: deltaShape(o)}
-		a.want(&x.DO, o.DType, o.Rows*o.Cols)
-		a.want(&x.QKV, o.DType, o.Rows*x.Width())
-		a.want(&x.DQKV, o.DType, o.Rows*x.Width())
-		a.want(&x.Gates, o.DType, o.Rows*x.GateStride)
-		a.want(&x.DGates, o.DType, o.Rows*x.GateStride)
-		for _, t := range []*device.Tensor{&x.ALog, &x.DtBias, &x.DALog, &x.DDtBias} {
-			a.want(t, device.F32, x.Heads)
-		}
-		a.want(&x.States, device.F32, x.StatesLen())
+		a.want(o.DType, o.Rows*o.Cols, &x.DO)
+		a.want(o.DType, o.Rows*x.Width(), &x.QKV, &x.DQKV)
+		a.want(o.DType, o.Rows*x.GateStride, &x.Gates, &x.DGates)
+		a.want(device.F32, x.Heads, &x.ALog, &x.DtBias, &x.DALog, &x.DDtBias)
+		a.want(device.F32, x.StatesLen(), &x.States)
 		a.filled(&x.Cu, device.I32, 2, func(i int) float64 { return float64(i * o.Rows) })
 		return enqueue(x)
 	},
 	"GatherRows": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.GatherRows{T: o.Rows, C: o.Cols}
-		a.want(&x.Dst, o.DType, o.Rows*o.Cols)
-		a.want(&x.Src, o.DType, o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.Dst, &x.Src)
 		a.filled(&x.Index, device.I32, o.Rows, permuted(o.Rows))
 		return enqueue(x)
 	},
 	"GLU": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.GLU{T: o.Rows, F: o.Cols}
-		a.want(&x.Y, o.DType, o.Rows*o.Cols)
-		a.want(&x.GU, o.DType, 2*o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.Y)
+		a.want(o.DType, 2*o.Rows*o.Cols, &x.GU)
 		return enqueue(x)
 	},
 	"GLUBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.GLUBackward{T: o.Rows, F: o.Cols}
-		a.want(&x.DGU, o.DType, 2*o.Rows*o.Cols)
-		a.want(&x.DY, o.DType, o.Rows*o.Cols)
-		a.want(&x.GU, o.DType, 2*o.Rows*o.Cols)
+		a.want(o.DType, 2*o.Rows*o.Cols, &x.DGU)
+		a.want(o.DType, o.Rows*o.Cols, &x.DY)
+		a.want(o.DType, 2*o.Rows*o.Cols, &x.GU)
 		return enqueue(x)
 	},
 	"Activate": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.Activate{Activation: op.GELU, T: o.Rows, F: o.Cols}
-		a.want(&x.Y, o.DType, o.Rows*o.Cols)
-		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.Y, &x.X)
 		return enqueue(x)
 	},
 	"ActivateBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.ActivateBackward{Activation: op.GELU, T: o.Rows, F: o.Cols}
-		for _, t := range []*device.Tensor{&x.X, &x.DX, &x.DY} {
-			a.want(t, o.DType, o.Rows*o.Cols)
-		}
+		a.want(o.DType, o.Rows*o.Cols, &x.X, &x.DX, &x.DY)
 		return enqueue(x)
 	},
 	"XIELU": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.XIELU{T: o.Rows, F: o.Cols}
-		a.want(&x.Y, o.DType, o.Rows*o.Cols)
-		a.want(&x.X, o.DType, o.Rows*o.Cols)
-		a.want(&x.Alpha, device.F32, 2)
+		a.want(o.DType, o.Rows*o.Cols, &x.Y, &x.X)
+		a.want(device.F32, 2, &x.Alpha)
 		return enqueue(x)
 	},
 	"XIELUBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.XIELUBackward{T: o.Rows, F: o.Cols}
-		for _, t := range []*device.Tensor{&x.X, &x.DX, &x.DY, &x.Y} {
-			a.want(t, o.DType, o.Rows*o.Cols)
-		}
-		a.want(&x.Alpha, device.F32, 2)
-		a.want(&x.DAlpha, device.F32, 2)
+		a.want(o.DType, o.Rows*o.Cols, &x.X, &x.DX, &x.DY, &x.Y)
+		a.want(device.F32, 2, &x.Alpha, &x.DAlpha)
 		return enqueue(x)
 	},
 	"AddPositions": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.AddPositions{T: o.Rows, C: o.Cols}
-		for _, t := range []*device.Tensor{&x.Y, &x.X, &x.Table} {
-			a.want(t, o.DType, o.Rows*o.Cols)
-		}
+		a.want(o.DType, o.Rows*o.Cols, &x.Y, &x.X, &x.Table)
 		a.filled(&x.Pos, device.I32, o.Rows, counting)
 		return enqueue(x)
 	},
 	"AddPositionsBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.AddPositionsBackward{Seqs: 1, Longest: o.Rows, T: o.Rows, C: o.Cols}
-		a.want(&x.DY, o.DType, o.Rows*o.Cols)
-		a.want(&x.DTable, device.F32, o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.DY)
+		a.want(device.F32, o.Rows*o.Cols, &x.DTable)
 		a.filled(&x.Cu, device.I32, 2, func(i int) float64 { return float64(i * o.Rows) })
 		return enqueue(x)
 	},
 	"LayerNorm": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.LayerNorm{Rows: o.Rows, Dim: o.Cols, Eps: 1e-5}
-		a.want(&x.X, o.DType, o.Rows*o.Cols)
-		a.want(&x.Y, o.DType, o.Rows*o.Cols)
-		a.want(&x.W, device.F32, o.Cols)
-		a.want(&x.B, device.F32, o.Cols)
-		a.want(&x.Stats, device.F32, 2*o.Rows)
+		a.want(o.DType, o.Rows*o.Cols, &x.X, &x.Y)
+		a.want(device.F32, o.Cols, &x.W, &x.B)
+		a.want(device.F32, 2*o.Rows, &x.Stats)
 		return enqueue(x)
 	},
 	"LayerNormBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.LayerNormBackward{Rows: o.Rows, Dim: o.Cols}
-		for _, t := range []*device.Tensor{&x.X, &x.DX, &x.DY} {
-			a.want(t, o.DType, o.Rows*o.Cols)
-		}
-		a.want(&x.W, device.F32, o.Cols)
-		a.want(&x.DW, device.F32, o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.X, &x.DX, &x.DY)
+		a.want(device.F32, o.Cols, &x.W, &x.DW)
 		a.filled(&x.Stats, device.F32, 2*o.Rows, ones)
 		return enqueue(x)
 	},
 	"RMSNorm": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.RMSNorm{Rows: o.Rows, Groups: 1, Dim: o.Cols, XStride: o.Cols, YStride: o.Cols, Eps: 1e-6}
-		a.want(&x.X, o.DType, o.Rows*o.Cols)
-		a.want(&x.Y, o.DType, o.Rows*o.Cols)
-		a.want(&x.W, device.F32, o.Cols)
-		a.want(&x.RStd, device.F32, o.Rows)
+		a.want(o.DType, o.Rows*o.Cols, &x.X, &x.Y)
+		a.want(device.F32, o.Cols, &x.W)
+		a.want(device.F32, o.Rows, &x.RStd)
 		return enqueue(x)
 	},
 	"RMSNormBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.RMSNormBackward{Rows: o.Rows, Groups: 1, Dim: o.Cols, XStride: o.Cols, DXStride: o.Cols, DYStride: o.Cols}
-		for _, t := range []*device.Tensor{&x.X, &x.DX, &x.DY} {
-			a.want(t, o.DType, o.Rows*o.Cols)
-		}
-		a.want(&x.W, device.F32, o.Cols)
-		a.want(&x.DW, device.F32, o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.X, &x.DX, &x.DY)
+		a.want(device.F32, o.Cols, &x.W, &x.DW)
 		a.filled(&x.RStd, device.F32, o.Rows, ones)
 		return enqueue(x)
 	},
 	"RoPE": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		dim := min(headDim, o.Cols)
 		x := &op.RoPE{T: o.Rows, Heads: o.Cols / dim, Dim: dim, Rotary: dim / 2 * 2, Stride: o.Cols}
-		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.X)
 		half := max(1, x.Rotary/2)
 		angle := func(i int) float64 { return float64(i/half) * math.Pow(10000, -float64(i%half)/float64(half)) }
 		a.filled(&x.Cos, device.F32, o.Rows*half, func(i int) float64 { return math.Cos(angle(i)) })
@@ -301,137 +273,125 @@ var builds = map[string]build{
 	},
 	"Router": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.Router{T: o.Rows, E: o.Cols, K: min(chosen, o.Cols), Normalize: true}
-		a.want(&x.Logits, device.F32, o.Rows*o.Cols)
-		a.want(&x.IDs, device.I32, o.Rows*x.K)
-		a.want(&x.Weights, device.F32, o.Rows*x.K)
-		a.want(&x.ProbSum, device.F32, o.Cols)
+		a.want(device.F32, o.Rows*o.Cols, &x.Logits)
+		a.want(device.I32, o.Rows*x.K, &x.IDs)
+		a.want(device.F32, o.Rows*x.K, &x.Weights)
+		a.want(device.F32, o.Cols, &x.ProbSum)
 		return enqueue(x)
 	},
 	"RouterBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.RouterBackward{T: o.Rows, E: o.Cols, K: min(chosen, o.Cols), Normalize: true}
-		a.want(&x.DLogits, device.F32, o.Rows*o.Cols)
-		a.want(&x.Logits, device.F32, o.Rows*o.Cols)
+		a.want(device.F32, o.Rows*o.Cols, &x.DLogits, &x.Logits)
 		a.filled(&x.IDs, device.I32, o.Rows*x.K, experts(o.Cols, x.K))
-		a.want(&x.DWeights, device.F32, o.Rows*x.K)
+		a.want(device.F32, o.Rows*x.K, &x.DWeights)
 		return enqueue(x)
 	},
 	"Scale": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.Scale{N: int64(o.Rows) * int64(o.Cols), Factor: 1}
-		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.X)
 		return enqueue(x)
 	},
 	"ScaleRows": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.ScaleRows{T: o.Rows, C: o.Cols, P: o.Rows}
-		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.X)
 		a.filled(&x.W, device.F32, o.Rows, ones)
 		a.filled(&x.Index, device.I32, o.Rows, permuted(o.Rows))
 		return enqueue(x)
 	},
 	"ScaleRowsBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.ScaleRowsBackward{T: o.Rows, C: o.Cols, P: o.Rows}
-		a.want(&x.DY, o.DType, o.Rows*o.Cols)
-		a.want(&x.Y, o.DType, o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.DY, &x.Y)
 		a.filled(&x.W, device.F32, o.Rows, ones)
-		a.want(&x.DW, device.F32, o.Rows)
+		a.want(device.F32, o.Rows, &x.DW)
 		a.filled(&x.Index, device.I32, o.Rows, permuted(o.Rows))
 		return enqueue(x)
 	},
 	"ScatterAddRows": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.ScatterAddRows{U: (o.Rows + 1) / 2, T: o.Rows, C: o.Cols} // each id occurs twice
-		a.want(&x.DRows, device.F32, x.U*o.Cols)
-		a.want(&x.DY, o.DType, o.Rows*o.Cols)
+		a.want(device.F32, x.U*o.Cols, &x.DRows)
+		a.want(o.DType, o.Rows*o.Cols, &x.DY)
 		a.filled(&x.Start, device.I32, x.U+1, func(i int) float64 { return float64(min(2*i, o.Rows)) })
 		a.filled(&x.Pos, device.I32, o.Rows, permuted(o.Rows))
 		return enqueue(x)
 	},
 	"WeightedBiasGrad": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.WeightedBiasGrad{T: o.Rows, C: o.Cols, P: o.Rows}
-		a.want(&x.DY, o.DType, o.Rows*o.Cols)
-		a.want(&x.B, device.F32, o.Cols)
-		a.want(&x.DB, device.F32, o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.DY)
+		a.want(device.F32, o.Cols, &x.B, &x.DB)
 		a.filled(&x.W, device.F32, o.Rows, ones)
-		a.want(&x.DW, device.F32, o.Rows)
+		a.want(device.F32, o.Rows, &x.DW)
 		a.filled(&x.Index, device.I32, o.Rows, permuted(o.Rows))
 		return enqueue(x)
 	},
 	"SSD": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.SSD{SSDShape: ssdShape(o)}
-		a.want(&x.O, o.DType, o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.O)
 		a.wantSSD(o, &x.SSDShape, &x.XBC, &x.Dt, &x.ALog, &x.DtBias, &x.D, &x.States)
 		return enqueue(x)
 	},
 	"SSDBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.SSDBackward{SSDShape: ssdShape(o)}
-		a.want(&x.DO, o.DType, o.Rows*o.Cols)
-		a.want(&x.DXBC, o.DType, o.Rows*x.Width())
-		a.want(&x.DDt, o.DType, o.Rows*x.DtStride)
-		for _, t := range []*device.Tensor{&x.DALog, &x.DDtBias, &x.DD} {
-			a.want(t, device.F32, x.Heads)
-		}
-		a.want(&x.DStates, device.F32, x.StatesLen())
+		a.want(o.DType, o.Rows*o.Cols, &x.DO)
+		a.want(o.DType, o.Rows*x.Width(), &x.DXBC)
+		a.want(o.DType, o.Rows*x.DtStride, &x.DDt)
+		a.want(device.F32, x.Heads, &x.DALog, &x.DDtBias, &x.DD)
+		a.want(device.F32, x.StatesLen(), &x.DStates)
 		a.wantSSD(o, &x.SSDShape, &x.XBC, &x.Dt, &x.ALog, &x.DtBias, &x.D, &x.States)
 		return enqueue(x)
 	},
 	"ShortConv": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.ShortConv{Seqs: 1, T: o.Rows, C: o.Cols, Taps: shortTaps, XStride: o.Cols}
-		a.want(&x.Y, o.DType, o.Rows*o.Cols)
-		a.want(&x.X, o.DType, o.Rows*o.Cols)
-		a.want(&x.W, device.F32, o.Cols*x.Taps)
+		a.want(o.DType, o.Rows*o.Cols, &x.Y, &x.X)
+		a.want(device.F32, o.Cols*x.Taps, &x.W)
 		a.filled(&x.Cu, device.I32, 2, func(i int) float64 { return float64(i * o.Rows) })
 		return enqueue(x)
 	},
 	"ShortConvBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.ShortConvBackward{Seqs: 1, T: o.Rows, C: o.Cols, Taps: shortTaps, XStride: o.Cols, DXStride: o.Cols}
-		for _, t := range []*device.Tensor{&x.DX, &x.DY, &x.X} {
-			a.want(t, o.DType, o.Rows*o.Cols)
-		}
-		a.want(&x.W, device.F32, o.Cols*x.Taps)
-		a.want(&x.DW, device.F32, o.Cols*x.Taps)
+		a.want(o.DType, o.Rows*o.Cols, &x.DX, &x.DY, &x.X)
+		a.want(device.F32, o.Cols*x.Taps, &x.W, &x.DW)
 		a.filled(&x.Cu, device.I32, 2, func(i int) float64 { return float64(i * o.Rows) })
 		return enqueue(x)
 	},
 	"Sinks": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.Sinks{T: o.Rows, Heads: max(1, o.Cols/headDim)}
 		x.Dim = o.Cols / x.Heads
-		a.want(&x.O, o.DType, o.Rows*x.Heads*x.Dim)
-		a.want(&x.LSE, device.F32, o.Rows*x.Heads)
-		a.want(&x.Sinks, device.F32, x.Heads)
+		a.want(o.DType, o.Rows*x.Heads*x.Dim, &x.O)
+		a.want(device.F32, o.Rows*x.Heads, &x.LSE)
+		a.want(device.F32, x.Heads, &x.Sinks)
 		return enqueue(x)
 	},
 	"SinksGrad": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.SinksGrad{T: o.Rows, Heads: o.Cols} // a column is a head
-		a.want(&x.DSinks, device.F32, x.Heads)
-		a.want(&x.LSE, device.F32, o.Rows*x.Heads)
-		a.want(&x.Delta, device.F32, o.Rows*x.Heads)
-		a.want(&x.Sinks, device.F32, x.Heads)
+		a.want(device.F32, x.Heads, &x.DSinks)
+		a.want(device.F32, o.Rows*x.Heads, &x.LSE, &x.Delta)
+		a.want(device.F32, x.Heads, &x.Sinks)
 		return enqueue(x)
 	},
 	"SortByExpert": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.SortByExpert{K: min(chosen, o.Cols), E: o.Cols}
 		x.N = o.Rows * x.K
 		a.filled(&x.IDs, device.I32, x.N, experts(o.Cols, x.K))
-		a.want(&x.Order, device.I32, x.N)
-		a.want(&x.Rows, device.I32, x.N)
-		a.want(&x.Offsets, device.I32, o.Cols+1)
+		a.want(device.I32, x.N, &x.Order, &x.Rows)
+		a.want(device.I32, o.Cols+1, &x.Offsets)
 		return enqueue(x)
 	},
 	"SumHeads": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		dim := min(headDim, o.Cols)
 		x := &op.SumHeads{T: o.Rows, Heads: o.Cols / dim, C: dim, DstStride: dim, SrcStride: o.Cols, SrcHead: dim}
-		a.want(&x.Dst, o.DType, o.Rows*dim)
-		a.want(&x.Src, o.DType, o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*dim, &x.Dst)
+		a.want(o.DType, o.Rows*o.Cols, &x.Src)
 		return enqueue(x)
 	},
 	"DivideByNorm": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.DivideByNorm{N: int64(o.Rows) * int64(o.Cols), Eps: 1}
-		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.X)
 		return enqueue(x)
 	},
 	"WeightedSum": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.WeightedSum{N: int64(o.Rows) * int64(o.Cols), A: 1}
-		a.want(&x.D, o.DType, o.Rows*o.Cols)
-		a.want(&x.X, o.DType, o.Rows*o.Cols)
-		a.want(&x.Y, device.F32, o.Rows*o.Cols)
+		a.want(o.DType, o.Rows*o.Cols, &x.D, &x.X)
+		a.want(device.F32, o.Rows*o.Cols, &x.Y)
 		return enqueue(x)
 	},
 }

@@ -54,9 +54,9 @@ func (m *Meter) Product(p Product) (Seconds, error) {
 		out = device.F32
 	}
 	a := memory{m: m}
-	a.want(&o.A, p.DType, p.M*p.K)
-	a.want(&o.B, p.DType, p.K*p.N)
-	a.want(&o.D, out, p.M*p.N)
+	a.want(p.DType, p.M*p.K, &o.A)
+	a.want(p.DType, p.K*p.N, &o.B)
+	a.want(out, p.M*p.N, &o.D)
 	mem, err := a.take()
 	if err != nil {
 		return Seconds{}, fmt.Errorf("measure: product %s: %w", p, err)
@@ -128,21 +128,15 @@ func (m *Meter) Attention(a Attention) (Seconds, error) {
 	b := op.AttentionBackward{QStride: wide, KStride: narrow, DQStride: wide, DKStride: narrow}
 	mems := memory{m: m}
 	mems.filled(&f.CuQ, device.I32, seqs+1, func(i int) float64 { return float64(min(i*a.Length, a.Tokens)) })
-	for _, t := range []*device.Tensor{&f.Q, &f.O} {
-		mems.want(t, a.DType, a.Tokens*wide)
-	}
-	for _, t := range []*device.Tensor{&f.K, &f.V} {
-		mems.want(t, a.DType, a.Tokens*narrow)
-	}
-	mems.want(&f.LSE, device.F32, a.Tokens*a.Heads)
+	mems.want(a.DType, a.Tokens*wide, &f.Q, &f.O)
+	mems.want(a.DType, a.Tokens*narrow, &f.K, &f.V)
+	mems.want(device.F32, a.Tokens*a.Heads, &f.LSE)
 	if a.Backward {
-		mems.want(&b.DQ, a.DType, a.Tokens*wide)
-		mems.want(&b.DO, a.DType, a.Tokens*wide)
-		mems.want(&b.DK, a.DType, a.Tokens*narrow)
-		mems.want(&b.DV, a.DType, a.Tokens*narrow)
-		mems.want(&b.Delta, device.F32, a.Tokens*a.Heads)
+		mems.want(a.DType, a.Tokens*wide, &b.DQ, &b.DO)
+		mems.want(a.DType, a.Tokens*narrow, &b.DK, &b.DV)
+		mems.want(device.F32, a.Tokens*a.Heads, &b.Delta)
 		if n := f.SumsLen(); n > 0 && a.DType == device.BF16 {
-			mems.want(&b.Sums, device.F32, n)
+			mems.want(device.F32, n, &b.Sums)
 		}
 	}
 	mem, err := mems.take()
