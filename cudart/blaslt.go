@@ -1,6 +1,7 @@
 package cudart
 
 import (
+	"cmp"
 	"math"
 	"unsafe"
 
@@ -64,6 +65,9 @@ const (
 	DescBiasDataType DescAttr = 26 // DataType
 )
 
+// Attributes of a MatrixLayout (cublasLtMatrixLayoutAttribute_t): an int32, and an int64 in elements.
+const layoutBatchCount, layoutBatchStride = 5, 6
+
 // PreferenceAttr is a cublasLtMatmulPreferenceAttributes_t.
 type PreferenceAttr int32
 
@@ -107,6 +111,7 @@ type Blas struct {
 	create, destroy                  function
 	descCreate, descDestroy, descSet function
 	layoutCreate, layoutDestroy      function
+	layoutSet                        function
 	preferCreate, preferDestroy      function
 	preferSet                        function
 	algoGetHeuristic, matmul         function
@@ -122,6 +127,7 @@ func (f *Blas) bind(b *binder) {
 	f.descSet = b.need("cublasLtMatmulDescSetAttribute")
 	f.layoutCreate = b.need("cublasLtMatrixLayoutCreate")
 	f.layoutDestroy = b.need("cublasLtMatrixLayoutDestroy")
+	f.layoutSet = b.need("cublasLtMatrixLayoutSetAttribute")
 	f.preferCreate = b.need("cublasLtMatmulPreferenceCreate")
 	f.preferDestroy = b.need("cublasLtMatmulPreferenceDestroy")
 	f.preferSet = b.need("cublasLtMatmulPreferenceSetAttribute")
@@ -207,6 +213,12 @@ func (f *Blas) DescSetPointer(d MatmulDesc, attr DescAttr, p DevicePtr) error {
 func (f *Blas) LayoutCreate(t DataType, rows, cols, ld int64) (MatrixLayout, error) {
 	h, err := getHandle(&f.layoutCreate, uintptr(t), uintptr(rows), uintptr(cols), uintptr(ld))
 	return MatrixLayout(h), err
+}
+
+// LayoutBatch makes l the layout of n matrices, whose beginnings are stride elements apart.
+// cublasLtMatrixLayoutSetAttribute: https://docs.nvidia.com/cuda/cublas/#cublasltmatrixlayoutsetattribute
+func (f *Blas) LayoutBatch(l MatrixLayout, n, stride int64) error {
+	return cmp.Or(set(&f.layoutSet, uintptr(l), layoutBatchCount, uint64(n), 4), set(&f.layoutSet, uintptr(l), layoutBatchStride, uint64(stride), 8))
 }
 
 // LayoutDestroy frees a layout. cublasLtMatrixLayoutDestroy:

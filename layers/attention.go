@@ -138,7 +138,7 @@ func (l *launch) rope(x device.Tensor, c span, inverse bool) {
 	pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))
 	if cfg.Turns(l.block) {
 		r := l.ropes[cfg.RopeOf(l.block)]
-		op.Do(l.dev, l.s, op.RoPE{X: from(x, cfg.RopeAt()), Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.turned(),
+		op.Do(l.dev, l.s, op.RoPE{X: from(x, d.ropeAt), Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.turned(),
 			Dim: d.headDim, Rotary: r.rotary, Stride: d.qkv, Inverse: inverse, Interleaved: cfg.RopeInterleaved})
 	}
 	if r := l.queryScaling; cfg.ScalesQueries(l.block) {

@@ -115,8 +115,9 @@ func (l *launch) attendBackward() {
 	a := op.AttentionBackward{AttentionShape: l.shape(),
 		DQ: dq, DK: from(dq, d.q), DV: from(dq, d.q+d.kv), DO: l.do.t, O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
 		QStride: d.qkv, KStride: d.qkv, DQStride: d.qkv, DKStride: d.qkv, Delta: l.delta, Sums: l.sums}
-	if x := d.indexer; x != nil && a.MaxK > x.TopK {
-		op.Do(l.dev, l.s, op.SparseAttentionBackward{AttentionBackward: a, Keys: l.index.keys.t, TopK: x.TopK})
+	if d.indexer != nil {
+		op.Do(l.dev, l.s, op.SparseAttentionBackward{SparseShape: l.chosen(a.AttentionShape), DQ: a.DQ, DK: a.DK, DO: a.DO, O: a.O, LSE: a.LSE,
+			Q: a.Q, K: a.K, QStride: a.QStride, KStride: a.KStride, DQStride: a.DQStride, DKStride: a.DKStride, Delta: a.Delta, Sums: a.Sums})
 	} else {
 		op.Do(l.dev, l.s, a)
 	}

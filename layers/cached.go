@@ -37,13 +37,13 @@ func (s Spec) CachedChunkBounds(start, tokens int) (q, k []int32) {
 }
 
 // CacheBytes returns the device memory of one block's key/value cache for maxTokens tokens: packed rows (maxTokens,
-// (H+2·KV)·D) act of rotated q and k, and v. If a recurrence runs beside attention, its cache comes before these rows;
+// (H+2·KV)·D) act of rotated q and k, and v; in absorbed latent attention (absorbed.go) only the keys (maxTokens, R+r). If a recurrence runs beside attention, its cache comes before these rows;
 // an indexer's keys (maxTokens, D) act come after them.
 // The computation needs no device.
 func (s Spec) CacheBytes(block, maxTokens int) int64 {
 	a := allotter{dry: true}
 	d := s.dims(block)
-	width := d.qkv
+	width := d.cached
 	if x := d.indexer; x != nil {
 		width += x.HeadDim
 	}
@@ -89,7 +89,8 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 		n := t.spec.recurrentCacheBytes()
 		sideCache, cache = cache.Slice(0, n), cache.Slice(n, cache.Bytes-n)
 	}
-	rowBytes := int64(d.qkv) * d.act.Size()
+	width := d.cached
+	rowBytes := int64(width) * d.act.Size()
 	var indexed device.Mem
 	if x := d.indexer; x != nil {
 		cache, indexed = divideCache(cache, rowBytes, int64(x.HeadDim)*d.act.Size())
@@ -106,13 +107,14 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 		l.side.x, l.side.y = l.x, l.y
 		l.side.decode(step, sideCache)
 	}
-	all := cache.Tensor(d.act, 0, end*int64(d.qkv))
-	l.rot = whole(from(all, step.Start*d.qkv), d.qkv)
-	if !d.normsV { // there is no backward, so q/k norm works in place
-		l.qkv = l.rot
-	}
+	all := cache.Tensor(d.act, 0, end*int64(width))
+	own := from(all, step.Start*width)
 	var indexKeys device.Tensor
-	if x := d.indexer; x != nil {
+	if x := d.indexer; x == nil {
+		if l.rot = whole(own, width); !d.normsV { // there is no backward, so q/k norm works in place
+			l.qkv = l.rot
+		}
+	} else {
 		indexKeys = indexed.Tensor(d.act, 0, end*int64(x.HeadDim))
 		l.index.k, l.index.cached = whole(from(indexKeys, step.Start*x.HeadDim), x.HeadDim), true
 	}
@@ -121,8 +123,14 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 		l.rotate(c)
 	}
 	a, first := l.cachedShape(step)
-	keys := from(all, first*d.qkv+d.q)
-	l.attendTo(op.Attention{AttentionShape: a, O: l.o.t, LSE: l.lse, Q: l.rot.t, K: keys, V: from(keys, d.kv), QStride: d.qkv, KStride: d.qkv}, indexKeys)
+	q, keys := l.rot.t, all
+	if d.indexer != nil {
+		q = l.qkv.t
+		l.columns(s, own, from(q, d.q), step.Tokens, width, width, d.qkv)
+	} else {
+		keys = from(all, first*width+d.q)
+	}
+	l.attendTo(op.Attention{AttentionShape: a, O: l.o.t, LSE: l.lse, Q: q, K: keys, V: from(keys, d.kv), QStride: d.qkv, KStride: width}, indexKeys)
 	l.sink(l.o.t, l.lse, 0, d.heads)
 	return l
 }

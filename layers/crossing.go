@@ -10,7 +10,7 @@ func (s Spec) Crosses(v schedule.Visit, block, tokens int) (up, down int64) {
 		return 0, 0
 	}
 	d := s.dims(block)
-	x, qkv, o, gate := int64(d.hidden), int64(d.qkv), int64(d.q), int64(0)
+	x, qkv, o, gate := int64(d.hidden), int64(d.qkv), int64(d.o), int64(0)
 	switch {
 	case !d.groups: // the rows of a recurrence stay on the device
 		qkv, o = 0, 0

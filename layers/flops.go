@@ -42,7 +42,7 @@ func (s Spec) BlockRecomputes(block int, keep Keep, tokens, pairs int64) (produc
 }
 
 // attentionFLOPs returns the FLOPs of attention's forward for the given (query, key) pairs: the products QKᵀ and PV.
-func (s Spec) attentionFLOPs(pairs int64) int64 { return 4 * pairs * int64(newDims(s).q) }
+func (s Spec) attentionFLOPs(pairs int64) int64 { return 2 * pairs * int64(newDims(s).q+newDims(s).o) }
 
 // productsAgain returns the FLOPs per token that a block's backward computes a second time if the
 // forward keeps the results that keep names. It counts matrix products and, in a recurrence, the
@@ -53,7 +53,7 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	if c.Mixes(block) {
 		n += s.inputsAgain(block, keep, d)
 		if d.normOut || c.HasMLP(block) && keep < KeepAll && !d.parallel { // the input of the norm of attention's output, or x2
-			if n += product(d.out, d.hidden); d.beside {
+			if n += product(d.out, d.hidden) + 2*int64(d.late); d.beside {
 				n += product(c.Mamba2.Inner(), d.hidden)
 			}
 		}
@@ -82,7 +82,7 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 func (s Spec) inputsAgain(block int, keep Keep, d dims) (n int64) {
 	c := s.Config
 	if keep < KeepQKV {
-		n += 2 * c.QKVProducts(block)
+		n += 2 * (c.QKVProducts(block) - int64(d.late))
 	}
 	if d.recurrent || d.beside {
 		r := c.Recurrence()
@@ -92,11 +92,13 @@ func (s Spec) inputsAgain(block int, keep Keep, d dims) (n int64) {
 			n += r.ConvFLOPs()
 		}
 	}
-	if x := d.indexer; x != nil && keep < KeepAttention {
-		n += 2 * int64(d.mla.QRank*x.Heads*x.HeadDim+d.hidden*(x.HeadDim+x.Heads))
+	if x := d.indexer; x != nil {
+		if n += 2 * int64(d.mla.QRank*d.heads*d.keyDim); keep < KeepAttention { // the queries
+			n += 2 * int64(d.mla.QRank*x.Heads*x.HeadDim+d.hidden*(x.HeadDim+x.Heads))
+		}
 	}
-	if l := d.mla; l != nil { // the latent vectors
-		n += 2 * int64(d.hidden) * int64(l.QRank+l.KVRank+l.RopeDim)
+	if l := d.mla; l != nil { // the latent vectors and, absorbed, the output projection's input
+		n += 2*int64(d.late) + 2*int64(d.hidden)*int64(l.QRank+l.KVRank+l.RopeDim)
 	}
 	if d.groups && d.qkNorm { // the inputs of q/k norm's backward are not kept
 		n += 2 * c.QKVProducts(block)

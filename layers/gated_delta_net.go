@@ -36,7 +36,7 @@ type gatedDeltaNet struct{ *model.GatedDeltaNet }
 // z.
 func (r gatedDeltaNet) widths(d dims) dims {
 	d.gated, d.output = true, gatedOutputs{activation: op.SiLU, heads: r.Heads, dim: r.ValueDim}
-	d.q, d.out, d.qkv = r.Values(), r.Values(), r.Convolved()+r.Values()
+	d.o, d.out, d.qkv = r.Values(), r.Values(), r.Convolved()+r.Values()
 	return d
 }
 

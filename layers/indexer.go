@@ -11,7 +11,7 @@ import (
 
 // This file has the indexer of latent attention (model.Indexer), which chooses the keys that a query attends to. It runs
 // in the forward alone: the choice has no gradient, so its parameters are frozen. In a micro-batch whose documents have
-// at most TopK tokens, attention reads all keys and the indexer does not run. Source: arXiv:2512.02556, section 2.1; transformers,
+// at most TopK tokens, all keys are chosen and the indexer does not run. Source: arXiv:2512.02556, section 2.1; transformers,
 // modeling_deepseek_v32.
 
 // indexNormEps is the constant ε of the norm of an indexer's keys.
@@ -27,8 +27,8 @@ type indexBuffers struct {
 	cached        bool
 }
 
-// chooses returns the indexer that may run; nil: none.
-func (s Spec) chooses() *model.Indexer {
+// Chooses returns the indexer that may run; nil: none.
+func (s Spec) Chooses() *model.Indexer {
 	if s.Config.Chooses(cmp.Or(s.Document, s.Positions)) {
 		return s.Config.MLA.Indexer
 	}
@@ -68,21 +68,30 @@ func (l *launch) turnIndex(t device.Tensor, heads int, c span) {
 		Rotary: r.rotary, Stride: heads * x.HeadDim, Interleaved: x.Interleaved})
 }
 
-// choose writes l.index.keys. k has the indexer's keys of all keys of the shape.
-func (l *launch) choose(a op.AttentionShape, k device.Tensor) {
-	x := l.dims.indexer
-	op.Do(l.dev, l.s, op.SelectKeys{Keys: l.index.keys.t, Q: l.index.q.t, K: k, W: l.index.w.t, CuQ: a.CuQ, CuK: a.CuK, Seqs: a.Seqs,
-		TQ: a.TQ, TK: a.TK, MaxK: a.MaxK, Heads: x.Heads, Dim: x.HeadDim, TopK: x.TopK,
+// choose writes l.index.keys. k has the indexer's keys of all keys of the shape. If no query has more than TopK keys, all
+// are chosen without a score.
+func (l *launch) choose(a op.SparseShape, k device.Tensor) {
+	x, heads := l.dims.indexer, l.dims.indexer.Heads
+	if a.MaxK <= x.TopK {
+		heads = 0
+	}
+	op.Do(l.dev, l.s, op.SelectKeys{Keys: a.Keys, Q: l.index.q.t, K: k, W: l.index.w.t, CuQ: a.CuQ, CuK: a.CuK, Seqs: a.Seqs,
+		TQ: a.TQ, TK: a.TK, MaxK: a.MaxK, Heads: heads, Dim: x.HeadDim, TopK: a.TopK,
 		Scale: float32(1 / math.Sqrt(float64(x.HeadDim))), WScale: float32(1 / math.Sqrt(float64(x.Heads)))})
 }
 
-// attendTo enqueues the attention `a`, or the same attention to the keys that the indexer chose. k has the indexer's keys, if one runs.
+// chosen returns the shape of attention `a` to the chosen keys.
+func (l *launch) chosen(a op.AttentionShape) op.SparseShape {
+	return op.SparseShape{AttentionShape: a, Values: l.dims.mla.KVRank, TopK: min(l.dims.indexer.TopK, a.MaxK), Keys: l.index.keys.t}
+}
+
+// attendTo enqueues the attention `a`, or the same attention to the keys that the indexer chooses. k has the indexer's keys, if one may run.
 func (l *launch) attendTo(a op.Attention, k device.Tensor) {
-	x := l.dims.indexer
-	if x == nil || a.MaxK <= x.TopK {
+	if l.dims.indexer == nil {
 		op.Do(l.dev, l.s, a)
 		return
 	}
-	l.choose(a.AttentionShape, k)
-	op.Do(l.dev, l.s, op.SparseAttention{Attention: a, Keys: l.index.keys.t, TopK: x.TopK})
+	few := l.chosen(a.AttentionShape)
+	l.choose(few, k)
+	op.Do(l.dev, l.s, op.SparseAttention{SparseShape: few, O: a.O, LSE: a.LSE, Q: a.Q, K: a.K, QStride: a.QStride, KStride: a.KStride})
 }

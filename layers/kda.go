@@ -34,7 +34,7 @@ type kdaBuffers struct {
 
 func (r kda) widths(d dims) dims {
 	d.gated, d.output = true, gatedOutputs{activation: op.SigmoidGate, heads: r.Heads, dim: r.Dim}
-	d.q, d.out, d.qkv = r.Width(), r.Width(), r.Convolved()
+	d.o, d.out, d.qkv = r.Width(), r.Width(), r.Convolved()
 	return d
 }
 

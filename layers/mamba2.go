@@ -28,7 +28,7 @@ type ssdBuffers struct {
 
 func (r mamba2) widths(d dims) dims {
 	d.gated, d.output = true, mamba2Outputs{r}
-	d.q, d.out, d.qkv = r.Inner(), r.Inner(), r.Columns()
+	d.o, d.out, d.qkv = r.Inner(), r.Inner(), r.Columns()
 	return d
 }
 

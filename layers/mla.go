@@ -23,7 +23,7 @@ import (
 //	  of keys, at the end
 //	qn (C, QRank), kvn (C, KVRank) act: normed; in the backward later their gradients
 //	q (C, H·K), kv (C, H·(N+V)) act: queries; per head key and value; then their gradients.
-//	  Later kv has attention's output (C, H·V), or its gradient
+//	  Later kv has attention's output (C, H·V), or its gradient; absorbed, nothing else
 //
 // In the backward:
 //
@@ -35,7 +35,7 @@ type mlaBuffers struct{ qa, kva, qn, kvn, q, kv, dkva, rstdQA, rstdKVA rows }
 func (s Spec) mlaBuffers(d dims, tokens int, backward bool, ws *allotter) mlaBuffers {
 	l, chunk := d.mla, chunkOf(s.ChunkTokens, tokens)
 	b := mlaBuffers{kva: ws.chunkRows(d.act, chunk, l.KVRank+l.RopeDim), kvn: ws.chunkRows(d.act, chunk, l.KVRank),
-		q: ws.chunkRows(d.act, chunk, d.heads*d.keyDim), kv: ws.chunkRows(d.act, chunk, d.heads*(l.NopeDim+l.ValueDim))}
+		q: ws.chunkRows(d.act, chunk, d.heads*d.keyDim), kv: ws.chunkRows(d.act, chunk, d.latent)}
 	if l.QRank > 0 {
 		b.qa, b.qn = ws.chunkRows(d.act, chunk, l.QRank), ws.chunkRows(d.act, chunk, l.QRank)
 	}
@@ -55,7 +55,11 @@ func (l *launch) projectMLA(c span) {
 	l.narrow(c)
 	l.projectIndex(c)
 	qkv, b := l.qkv.of(c), l.mla
-	l.linear(l.s, b.q.of(c), l.queriesFrom(c), l.w[model.RoleQB], device.Tensor{}, device.Tensor{}, c.n, cmp.Or(at.QRank, d.hidden), b.q.width)
+	l.queries(c)
+	if d.indexer != nil {
+		l.absorb(c)
+		return
+	}
 	l.linear(l.s, b.kv.of(c), b.kvn.of(c), l.w[model.RoleKVB], device.Tensor{}, device.Tensor{}, c.n, at.KVRank, b.kv.width)
 	op.Do(l.dev, l.s, op.CopyHeads{Dst: qkv, Src: b.q.of(c), T: c.n, Heads: d.heads, C: d.keyDim, Zeros: d.headDim - d.keyDim,
 		DstStride: d.qkv, DstHead: d.headDim, SrcStride: b.q.width, SrcHead: d.keyDim})
@@ -63,6 +67,12 @@ func (l *launch) projectMLA(c span) {
 	op.Do(l.dev, l.s, keys)
 	op.Do(l.dev, l.s, values)
 	op.Do(l.dev, l.s, turning)
+}
+
+// queries writes l.mla.q, the projected queries of chunk c.
+func (l *launch) queries(c span) {
+	q := l.mla.q
+	l.linear(l.s, q.of(c), l.queriesFrom(c), l.w[model.RoleQB], device.Tensor{}, device.Tensor{}, c.n, cmp.Or(l.dims.mla.QRank, l.dims.hidden), q.width)
 }
 
 // narrow projects l.n, the normed input, to the latent vectors of the tokens of chunk c, and norms these. It writes qa,
@@ -135,8 +145,15 @@ func (l *launch) projectMLABackward(dqkv device.Tensor, c span) {
 	d, s, b, at, n := l.dims, l.s, l.mla, l.dims.mla, l.n.of(c)
 	l.narrow(c)
 	dq, source := b.q.of(c), l.queriesFrom(c)
-	op.Do(l.dev, s, op.CopyHeads{Dst: dq, Src: dqkv, T: c.n, Heads: d.heads, C: d.keyDim, DstStride: b.q.width, DstHead: d.keyDim,
-		SrcStride: d.qkv, SrcHead: d.headDim})
+	if d.indexer != nil {
+		l.absorbBackward(dqkv, c)
+	} else {
+		op.Do(l.dev, s, op.CopyHeads{Dst: dq, Src: dqkv, T: c.n, Heads: d.heads, C: d.keyDim, DstStride: b.q.width, DstHead: d.keyDim,
+			SrcStride: d.qkv, SrcHead: d.headDim})
+		l.bothHeadsBackward(from(dqkv, d.q), c)
+	}
+	dkva := b.dkva.of(c)
+	op.Do(l.dev, s, l.narrowNormBackward(dkva, b.kvn.of(c), b.kva.of(c), b.rstdKVA.of(c), model.RoleKVANorm, at.KVRank, b.kva.width, c.n))
 	l.weightGrad(s, l.g[model.RoleQB], dq, source, c.n, b.q.width, cmp.Or(at.QRank, d.hidden), l.overwrites(c))
 	if at.QRank > 0 {
 		l.inputGrad(s, source, dq, l.w[model.RoleQB], c.n, b.q.width, at.QRank)
@@ -144,8 +161,6 @@ func (l *launch) projectMLABackward(dqkv device.Tensor, c span) {
 		l.weightGrad(s, l.g[model.RoleQA], source, n, c.n, at.QRank, d.hidden, l.overwrites(c))
 		l.biasGrad(model.RoleQABias, source, c.n, at.QRank)
 	}
-	l.bothHeadsBackward(from(dqkv, d.q), c)
-	dkva := b.dkva.of(c)
 	l.weightGrad(s, l.g[model.RoleKVA], dkva, n, c.n, b.dkva.width, d.hidden, l.overwrites(c))
 	l.biasGrad(model.RoleKVABias, dkva, c.n, b.dkva.width)
 	if at.QRank > 0 {
@@ -156,9 +171,9 @@ func (l *launch) projectMLABackward(dqkv device.Tensor, c span) {
 	op.Do(l.dev, s, op.MatMul{M: c.n, N: d.hidden, K: b.dkva.width, A: dkva, B: l.w[model.RoleKVA], C: n, D: n})
 }
 
-// bothHeadsBackward writes the gradients of l.mla.kv and of the rotated elements in l.mla.dkva for chunk c. dkv begins
-// at the gradient of the first key in the packed rows. It also accumulates the gradients of the key/value projection
-// and of the norm.
+// bothHeadsBackward writes the gradients of l.mla.kv, of l.mla.kvn and of the rotated elements in l.mla.dkva for chunk c.
+// dkv begins at the gradient of the first key in the packed rows. It also accumulates the gradient of the key/value
+// projection.
 func (l *launch) bothHeadsBackward(dkv device.Tensor, c span) {
 	d, s, b, at := l.dims, l.s, l.mla, l.dims.mla
 	keys, values, turning := l.bothHeads(dkv, c)
@@ -166,11 +181,10 @@ func (l *launch) bothHeadsBackward(dkv device.Tensor, c span) {
 		op.Do(l.dev, s, op.CopyHeads{Dst: a.Src, Src: a.Dst, T: a.T, Heads: a.Heads, C: a.C, DstStride: a.SrcStride, DstHead: a.SrcHead,
 			SrcStride: a.DstStride, SrcHead: a.DstHead})
 	}
-	kv, kvn, dkva := b.kv.of(c), b.kvn.of(c), b.dkva.of(c)
+	kv, kvn := b.kv.of(c), b.kvn.of(c)
 	l.weightGrad(s, l.g[model.RoleKVB], kv, kvn, c.n, b.kv.width, at.KVRank, l.overwrites(c))
 	l.inputGrad(s, kvn, kv, l.w[model.RoleKVB], c.n, b.kv.width, at.KVRank)
-	op.Do(l.dev, s, l.narrowNormBackward(dkva, kvn, b.kva.of(c), b.rstdKVA.of(c), model.RoleKVANorm, at.KVRank, b.kva.width, c.n))
-	op.Do(l.dev, s, op.SumHeads{Dst: from(dkva, at.KVRank), Src: turning.Dst, T: c.n, Heads: d.heads, C: at.RopeDim,
+	op.Do(l.dev, s, op.SumHeads{Dst: from(b.dkva.of(c), at.KVRank), Src: turning.Dst, T: c.n, Heads: d.heads, C: at.RopeDim,
 		DstStride: b.dkva.width, SrcStride: d.qkv, SrcHead: d.headDim})
 }
 

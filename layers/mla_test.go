@@ -21,8 +21,13 @@ func mlaConfig(qRank, values int) *model.Config {
 // again.
 func TestRecomputedFLOPsOfLatentAttention(t *testing.T) {
 	const tokens = 13
-	for _, of := range [][2]int{{0, 5}, {5, 5}, {0, 9}, {5, 10}} {
+	for _, of := range [][3]int{{0, 5}, {5, 5}, {0, 9}, {5, 10}, {5, 5, 6}, {5, 10, 6}} { // rank of queries, values, chosen keys
 		qRank, cfg := of[0], mlaConfig(of[0], of[1])
+		least := int64(cfg.FLOPs(tokens, 0))
+		if of[2] > 0 {
+			cfg.MLA.Indexer = &model.Indexer{Heads: 2, HeadDim: 6, TopK: of[2]}
+			least += 2 * 2 * tokens * int64(qRank*2*6+12*(6+2)) // the indexer's projections, which the model's FLOPs do not count
+		}
 		seqs := sequences(cfg.VocabSize, 1, 5, 1, 7)
 		run := func(keep Keeps) (matmuls, attended int64) {
 			toy, sp := newToy(), spec(cfg, KeepNothing, device.F32)
@@ -31,12 +36,11 @@ func TestRecomputedFLOPsOfLatentAttention(t *testing.T) {
 			r.step(r.batch(seqs))
 			return toy.matmuls, toy.attended
 		}
-		least := int64(cfg.FLOPs(tokens, 0))
 		_, once := run(KeepIn(2, KeepAll))
 		for i := range 16 { // all pairs of levels
 			keep := Keeps{Keep(i % 4), Keep(i / 4)}
 			matmuls, attended := run(keep)
-			sp := Spec{Config: cfg, Keep: keep}
+			sp := Spec{Config: cfg, Keep: keep, Document: tokens}
 			got, want := sp.RecomputedFLOPs(tokens, sp.PairsAgain(5)+sp.PairsAgain(1)+sp.PairsAgain(7)), matmuls-least+attended-once
 			if got != want || got < 2*2*tokens*12*int64(qRank+8+4) {
 				t.Errorf("queries' rank and values %v, keep %v: %d, the operations do %d", of, keep, got, want)

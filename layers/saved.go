@@ -26,7 +26,8 @@ func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 //
 // Rows of all tokens:
 //
-//	o (T, H·D) act and lse (H, T) f32: attention's output and log-sum-exp
+//	o (T, H·D) act and lse (H, T) f32: attention's output and log-sum-exp. Widths of absorbed latent
+//	  attention are in absorbed.go
 //	qkv (T, (H+2·KV)·D) act: q, k, v, and an output gate at the end if there is one; q and k are
 //	  rotated. With q/k norm, qkv has them before norm and rotation, and rot (T, (H+2·KV)·D) has
 //	  normed and rotated q, k, and normed v. If values are keys, qkv has no columns of v
@@ -81,7 +82,7 @@ type buffers struct {
 func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotter) buffers {
 	var b buffers
 	if keep >= KeepAttention {
-		b.o = mem.wholeRows(d.act, tokens, d.q)
+		b.o = mem.wholeRows(d.act, tokens, d.o)
 		if d.recurrent {
 			d.recurrence.keepStates(&b, d, tokens, mem)
 		} else {
@@ -132,7 +133,7 @@ func (s Spec) mixerBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	b := s.savedBuffers(d, mlp, keep, tokens, saved)
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAttention {
-		b.o = s.tallRows(d, ws, d.act, tokens, d.q)
+		b.o = s.tallRows(d, ws, d.act, tokens, d.o)
 		if !d.recurrent && (backward || d.sinks) {
 			b.lse = ws.take(device.F32, tokens*d.heads)
 		}
@@ -213,17 +214,19 @@ func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens in
 	if d.normIn {
 		b.rstd = ws.chunkRows(device.F32, chunk, d.stats)
 	}
-	b.do = s.tallRows(d, ws, d.act, tokens, d.q)
+	b.do = s.tallRows(d, ws, d.act, tokens, d.o)
 	b.dqkv = s.tallRows(d, ws, d.act, tokens, d.qkv)
 	if d.recurrent {
 		return
 	}
-	a := op.AttentionShape{TQ: tokens, Heads: d.heads, KVHeads: d.kvHeads, Dim: d.headDim, Softcap: float32(s.Config.AttnSoftcap)}
+	a := op.AttentionShape{TQ: tokens, TK: tokens, Heads: d.heads, KVHeads: d.kvHeads, Dim: d.headDim, Softcap: float32(s.Config.AttnSoftcap)}
 	if d.groups {
 		a.Heads, a.KVHeads = d.heads/d.kvHeads, 1
 	}
 	b.delta = ws.take(device.F32, tokens*a.Heads)
-	if n := a.SumsLen(); s.Fused && d.act == device.BF16 && n > 0 && d.indexer == nil {
+	if d.indexer != nil {
+		b.sums = ws.take(device.F32, (&op.SparseShape{AttentionShape: a}).SumsLen())
+	} else if n := a.SumsLen(); s.Fused && d.act == device.BF16 && n > 0 {
 		b.sums = ws.take(device.F32, n)
 	}
 }

@@ -12,7 +12,7 @@ import (
 type shortConv struct{ *model.ShortConv }
 
 func (r shortConv) widths(d dims) dims {
-	d.q, d.out, d.qkv = r.Channels, r.Channels, 3*r.Channels
+	d.o, d.out, d.qkv = r.Channels, r.Channels, 3*r.Channels
 	return d
 }
 

@@ -275,6 +275,12 @@ func (s toyStream) Err() error           { return nil }
 func (s toyStream) Close() error         { return nil }
 
 func (d *toy) matMul(m *op.MatMul) {
+	if m.Batch.N > 0 {
+		for i := range m.Batch.N {
+			d.matMulOf(m.Product(i))
+		}
+		return
+	}
 	exact("MatMul A", m.A, m.M*m.K)
 	exact("MatMul B", m.B, m.K*m.N)
 	exact("MatMul D", m.D, m.M*m.N)
@@ -286,6 +292,25 @@ func (d *toy) matMul(m *op.MatMul) {
 	out := make([]float64, m.M*m.N)
 	oracle.MatMul(out, d.load(m.A, m.M*m.K), d.load(m.B, m.K*m.N), d.loadAny(m.C, m.M*m.N), d.loadAny(m.Bias, m.N), m.M, m.N, m.K, m.TransA, m.TransB)
 	d.storeAll(m.D, out)
+}
+
+// matMulOf computes one product of a batch.
+func (d *toy) matMulOf(m op.MatMul) {
+	d.matmuls += 2 * int64(m.M) * int64(m.N) * int64(m.K)
+	load := func(t device.Tensor, x op.Matrix) (v []float64) {
+		for r := range x.Rows {
+			v = append(v, d.load(t.Slice(int64(r*x.Row), int64(x.Cols)), x.Cols)...)
+		}
+		return v
+	}
+	a, b, to := m.Stored()
+	var c []float64
+	if !m.C.None() {
+		c = load(m.C, to)
+	}
+	out := make([]float64, m.M*m.N)
+	oracle.MatMul(out, load(m.A, a), load(m.B, b), c, nil, m.M, m.N, m.K, m.TransA, m.TransB)
+	d.storeStrided(m.D, out, m.N, to.Row)
 }
 
 // loadAny returns the first n elements of t; nil if t is none.
@@ -336,7 +361,7 @@ func (d *toy) rmsNormBackward(a *op.RMSNormBackward) {
 }
 
 func (d *toy) rope(a *op.RoPE) {
-	x := d.load(a.X, (a.T-1)*a.Stride+a.Heads*a.Dim)
+	x := d.load(a.X, (a.T-1)*a.Stride+(a.Heads-1)*a.Dim+a.Rotary)
 	oracle.RoPE(x, d.load(a.Cos, int(a.Cos.Len)), d.load(a.Sin, int(a.Sin.Len)), d.loadIDs(a.Pos, a.T), a.T, a.Heads, a.Dim, a.Rotary, a.Stride, a.Inverse, a.Interleaved)
 	d.storeAll(a.X, x)
 }
@@ -359,20 +384,44 @@ func (d *toy) shape(a op.AttentionShape, qs, ks int) (s oracle.Shape, seen int64
 	return s, seen
 }
 
-func (d *toy) attention(a *op.Attention) { d.attend(a, nil, 0) }
-
-func (d *toy) sparseAttention(a *op.SparseAttention) {
-	d.attend(&a.Attention, d.loadIDs(a.Keys, a.TQ*a.TopK), a.TopK)
+// sparse converts a as shape does; its chosen keys count as pairs.
+func (d *toy) sparse(a op.SparseShape, qs, ks int) (s oracle.Shape, seen int64) {
+	s, seen = d.shape(a.Chosen(), qs, ks)
+	s.Window, s.Keys, s.TopK = 0, d.loadIDs(a.Keys, a.TQ*a.TopK), a.TopK
+	return s, seen
 }
 
-// attend runs attention to the chosen keys; nil: to all.
-func (d *toy) attend(a *op.Attention, chosen []int32, topK int) {
+func (d *toy) sparseAttention(a *op.SparseAttention) {
+	exact("SparseAttention O", a.O, a.TQ*a.Heads*a.Values)
+	disjoint("SparseAttention", a.O, a.Q, a.K)
+	s, seen := d.sparse(a.SparseShape, a.QStride, a.KStride)
+	d.attended += 2 * seen * int64(a.Dim+a.Values)
+	o, lse := make([]float64, a.TQ*a.Heads*a.Values), make([]float64, a.TQ*a.Heads)
+	oracle.SparseAttention(o, lse, d.load(a.Q, (a.TQ-1)*a.QStride+a.Heads*a.Dim), d.load(a.K, (a.TK-1)*a.KStride+a.Dim), s, a.Values)
+	d.storeAll(a.O, o)
+	if !a.LSE.None() {
+		d.storeAll(a.LSE, lse)
+	}
+}
+
+func (d *toy) sparseAttentionBackward(a *op.SparseAttentionBackward) {
+	exact("SparseAttentionBackward Delta", a.Delta, a.TQ*a.Heads)
+	exact("SparseAttentionBackward Sums", a.Sums, a.SumsLen())
+	disjoint("SparseAttentionBackward", a.DQ, a.Q, a.K, a.DO, a.O, a.LSE)
+	s, _ := d.sparse(a.SparseShape, a.QStride, a.KStride)
+	s.DQStride, s.DKStride = a.Heads*a.Dim, a.Dim
+	n := a.TQ * a.Heads
+	o, do := d.load(a.O, n*a.Values), d.load(a.DO, n*a.Values)
+	dq, dk := make([]float64, n*a.Dim), make([]float64, a.TK*a.Dim)
+	oracle.SparseAttentionBackward(dq, dk, do, o, d.load(a.LSE, n), d.load(a.Q, (a.TQ-1)*a.QStride+a.Heads*a.Dim), d.load(a.K, (a.TK-1)*a.KStride+a.Dim), s, a.Values)
+	d.storeStrided(a.DQ, dq, a.Heads*a.Dim, a.DQStride)
+	d.storeStrided(a.DK, dk, a.Dim, a.DKStride)
+}
+
+func (d *toy) attention(a *op.Attention) {
 	exact("Attention O", a.O, a.TQ*a.Heads*a.Dim)
 	disjoint("Attention", a.O, a.Q, a.K, a.V)
-	few := a.AttentionShape
-	few.Window = max(few.Window, topK) // as many pairs
-	s, seen := d.shape(few, a.QStride, a.KStride)
-	s.Window, s.Keys, s.TopK = a.Window, chosen, topK
+	s, seen := d.shape(a.AttentionShape, a.QStride, a.KStride)
 	d.attended += 4 * seen * int64(a.Dim)
 	queries, keys := (a.TQ-1)*a.QStride+a.Heads*a.Dim, (a.TK-1)*a.KStride+a.KVHeads*a.Dim
 	o, lse := d.load(a.O, a.TQ*a.Heads*a.Dim), make([]float64, a.TQ*a.Heads)
@@ -381,12 +430,6 @@ func (d *toy) attend(a *op.Attention, chosen []int32, topK int) {
 	if !a.LSE.None() {
 		d.storeAll(a.LSE, lse)
 	}
-}
-
-func (d *toy) attentionBackward(a *op.AttentionBackward) { d.attendBackward(a, nil, 0) }
-
-func (d *toy) sparseAttentionBackward(a *op.SparseAttentionBackward) {
-	d.attendBackward(&a.AttentionBackward, d.loadIDs(a.Keys, a.TQ*a.TopK), a.TopK)
 }
 
 // selectKeys computes the choice of an indexer.
@@ -399,11 +442,10 @@ func (d *toy) selectKeys(a *op.SelectKeys) {
 	}
 }
 
-func (d *toy) attendBackward(a *op.AttentionBackward, chosen []int32, topK int) {
+func (d *toy) attentionBackward(a *op.AttentionBackward) {
 	exact("AttentionBackward Delta", a.Delta, a.TQ*a.Heads)
 	disjoint("AttentionBackward", a.DQ, a.Q, a.K, a.V, a.DO, a.O, a.LSE)
 	s, _ := d.shape(a.AttentionShape, a.QStride, a.KStride)
-	s.Keys, s.TopK = chosen, topK
 	s.DQStride, s.DKStride = a.Heads*a.Dim, a.KVHeads*a.Dim
 	queries, keys := (a.TQ-1)*a.QStride+a.Heads*a.Dim, (a.TK-1)*a.KStride+a.KVHeads*a.Dim
 	o, do := d.load(a.O, a.TQ*a.Heads*a.Dim), d.load(a.DO, a.TQ*a.Heads*a.Dim)

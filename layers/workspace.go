@@ -16,14 +16,19 @@ type dims struct {
 	headDim        int             // D: of packed rows and attention kernels
 	keyDim         int             // K: width of a query or key without padding; K < D only if values are wider
 	q, kv          int             // H·D and KV·D
+	o              int             // H·D: a row of attention's output
 	qkv            int             // (H+2·KV)·D: a packed row of q, k, v; H·D more with an output gate
+	latent         int             // H·(N+V): of a row of mlaBuffers.kv
+	cached         int             // qkv: a row in the cache of generation
+	late           int             // multiply-adds per token between attention's output and the output projection, in absorbed latent attention
 	raw            int             // width of a row of the projection: qkv, (H+KV)·D if values are keys, or H·D if both are another block's
 	out            int             // H·D, with MLA H·V: input width of the output projection
 	outRole        model.Role      // of the output projection's weight
 	outBias        model.Role      // of its bias, if there is one
 	output         attentionOutput // turns attention's output into the projection's input
 	mla            *model.MLA
-	indexer        *model.Indexer // chooses the keys that attention reads; nil: attention reads all
+	indexer        *model.Indexer // chooses the keys that attention reads. Latent attention is then absorbed (absorbed.go), and widths differ; nil: attention reads all
+	ropeAt         int            // a head's first rotated element
 	ffn            int            // F
 	up             int            // width of the MLP activation's input: 2·F, gate and up, or F without a gate
 	vocab          int            // V
@@ -56,9 +61,9 @@ func newDims(s Spec) dims {
 // key/value heads.
 func (s Spec) attentionDims(heads model.Heads) dims {
 	c := s.Config
-	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: heads.KV, headDim: heads.Dim, keyDim: heads.Dim, indexer: s.chooses(),
+	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: heads.KV, headDim: heads.Dim, keyDim: heads.Dim, indexer: s.Chooses(),
 		ffn: c.IntermediateSize, vocab: c.VocabSize, out: c.NumHeads * heads.Dim, mla: c.MLA, qkNorm: c.QKNorm, rotatesFirst: c.QKNormRotated,
-		normsV: c.NormsValues, qGroups: c.NumHeads, kGroups: heads.KV, normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
+		normsV: c.NormsValues, qGroups: c.NumHeads, kGroups: heads.KV, ropeAt: c.RopeAt(), normIn: c.NormsInputs(), normOut: c.NormsOutputs(),
 		sinks: c.Sinks, parallel: c.Parallel, up: 2 * c.IntermediateSize, stats: 1, gated: c.OutputGate, groups: s.OnHost, recurrence: recurrenceOf(c), beside: c.Beside}
 	if c.QKNormWhole {
 		d.qGroups, d.kGroups = 1, 1
@@ -70,14 +75,14 @@ func (s Spec) attentionDims(heads model.Heads) dims {
 		d.stats = 2
 	}
 	if d.mla != nil {
-		d.headDim, d.out = c.PackedHeadDim(), c.NumHeads*c.ValueDim()
+		d.headDim, d.out, d.latent = c.PackedHeadDim(), c.NumHeads*c.ValueDim(), c.NumHeads*(d.mla.NopeDim+d.mla.ValueDim)
 	}
 	d.q, d.kv = d.heads*d.headDim, d.kvHeads*d.headDim
-	d.qkv = d.q + 2*d.kv
+	d.o, d.qkv = d.q, d.q+2*d.kv
 	if d.gated {
 		d.qkv += d.q
 	}
-	d.raw = d.qkv
+	d.raw, d.cached = d.qkv, d.qkv
 	switch d.shared = heads.Shared; {
 	case d.shared:
 		d.raw = d.q
@@ -88,6 +93,8 @@ func (s Spec) attentionDims(heads model.Heads) dims {
 	switch {
 	case d.gated:
 		d.output = gatedOutputs{activation: op.SigmoidGate}
+	case d.indexer != nil:
+		return d.absorbed()
 	case d.mla != nil:
 		d.output = mlaOutputs{}
 	}

@@ -51,6 +51,8 @@ type layout struct {
 	dtype      int32
 	rows, cols uint64
 	ld         int64
+	batch      int32 // matrices
+	next       int64 // elements between them
 }
 
 // preference is the object behind a cublasLtMatmulPreference_t: limits for the algorithms that the
@@ -139,7 +141,7 @@ func blasObjects() []symbol {
 		{name: "cublasLtMatrixLayoutCreate", bind: func(c caller) any {
 			return func(out *uint64, dtype int32, rows, cols uint64, ld int64) int32 {
 				return c.do(func(d *Driver) int32 {
-					v := &layout{dtype: dtype, rows: rows, cols: cols, ld: ld}
+					v := &layout{dtype: dtype, rows: rows, cols: cols, ld: ld, batch: 1}
 					return create(d, out, kindLayout, v)
 				})
 			}
@@ -189,6 +191,10 @@ func (m *desc) fields() map[int32][]byte {
 		15: field(&m.smCount), 25: field(&m.fastAccum), 26: field(&m.biasType)}
 }
 
+func (l *layout) fields() map[int32][]byte {
+	return map[int32][]byte{0: field(&l.dtype), 2: field(&l.rows), 3: field(&l.cols), 4: field(&l.ld), 5: field(&l.batch), 6: field(&l.next)}
+}
+
 func (p *preference) fields() map[int32][]byte {
 	return map[int32][]byte{0: field(&p.search), 1: field(&p.maxWorkspace), 3: field(&p.reduction), 5: field(&p.align[0]),
 		6: field(&p.align[1]), 7: field(&p.align[2]), 8: field(&p.align[3]), 9: field(&p.waves), 12: field(&p.impl)}
@@ -196,6 +202,7 @@ func (p *preference) fields() map[int32][]byte {
 
 func blasAttributes() []symbol {
 	return []symbol{attributes[*desc]("cublasLtMatmulDescSetAttribute", kindDesc),
+		attributes[*layout]("cublasLtMatrixLayoutSetAttribute", kindLayout),
 		attributes[*preference]("cublasLtMatmulPreferenceSetAttribute", kindPreference)}
 }
 

@@ -94,7 +94,7 @@ func (d *Driver) problem(call string, handle, op uint64, layouts [4]uint64) (pro
 func (p *problem) check() int32 {
 	a, b, c, o := p.layouts[0], p.layouts[1], p.layouts[2], p.layouts[3]
 	for _, l := range p.layouts {
-		if l.rows == 0 || l.cols == 0 || l.rows >= 1<<31 || l.cols >= 1<<31 || l.ld < int64(l.rows) {
+		if l.batch != o.batch || l.batch < 1 || l.rows == 0 || l.cols == 0 || l.rows >= 1<<31 || l.cols >= 1<<31 || l.ld < int64(l.rows) {
 			return blasInvalidValue
 		}
 	}
@@ -138,6 +138,8 @@ func (p *problem) hash() uint64 {
 	for _, l := range p.layouts {
 		add(uint64(l.dtype))
 		add(uint64(l.ld))
+		add(uint64(l.batch))
+		add(uint64(l.next))
 	}
 	for _, v := range []int32{p.desc.compute, p.desc.transA, p.desc.transB, p.desc.epilogue} {
 		add(uint64(v))
@@ -256,7 +258,14 @@ func (d *Driver) matmul(c matmulCall) int32 {
 	}
 	o.run = func() ([]span, error) {
 		spoil(workspace)
-		g.run(d.workers())
+		for i := range int(p.layouts[3].batch) {
+			of := g
+			for j, m := range [...]*matrix{&of.a, &of.b, &of.c, &of.d} {
+				l := p.layouts[j]
+				m.bytes = m.bytes[min(i*int(l.next*l.size()), len(m.bytes)):] // C may be absent
+			}
+			of.run(d.workers())
+		}
 		return nil, nil
 	}
 	d.enqueue(s, o)
@@ -307,7 +316,8 @@ func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32)
 	across, down := int64(l.cols), int64(l.rows) // lines in memory, elements per line
 	size := l.size()
 	line, step := down*size, l.ld*size
-	total := (across-1)*step + line
+	between := l.next * size
+	total := int64(l.batch-1)*between + (across-1)*step + line
 	r, code := d.reach(o.what, o.gpu, at, uint64(total))
 	if code != 0 {
 		return matrix{}, code
@@ -316,11 +326,11 @@ func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32)
 		return matrix{}, d.badMemory(Bounds, "%s: operand at %#x is not aligned to %d bytes", o.what, at, size)
 	}
 	if step == line {
-		across, line = 1, total
+		across, line = 1, across*line
 	}
-	o.spans = slices.Grow(o.spans, int(across))
-	for i := range across {
-		o.spans = r.spans(o.spans, i*step, line, write)
+	o.spans = slices.Grow(o.spans, int(across)*int(l.batch))
+	for i := range across * int64(l.batch) {
+		o.spans = r.spans(o.spans, i%across*step+i/across*between, line, write)
 	}
 	return matrix{bytes: r.data, bf16: l.dtype == typeBF16, down: 1, right: int(l.ld)}, 0
 }
@@ -332,7 +342,7 @@ const biasAlign = 16
 // biasOf returns the bias vector of the product p, a column of m elements, and records its memory
 // as an access of o.
 func (d *Driver) biasOf(o *op, p *problem) (matrix, int32) {
-	l := &layout{dtype: p.layouts[3].dtype, rows: uint64(p.m), cols: 1, ld: int64(p.m)}
+	l := &layout{dtype: p.layouts[3].dtype, rows: uint64(p.m), cols: 1, ld: int64(p.m), batch: 1}
 	if p.desc.biasType >= 0 {
 		l.dtype = p.desc.biasType
 	}

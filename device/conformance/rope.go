@@ -28,7 +28,7 @@ func ropeCases(add func(string, func(*rig))) {
 				for i := range pos {
 					pos[i] = int32(r.rng.IntN(places))
 				}
-				x, c, s, p := r.act("X", T*stride), r.values("Cos", device.F32, cos), r.values("Sin", device.F32, sin), r.i32("Pos", pos)
+				x, c, s, p := r.act("X", max(0, (T-1)*stride+(heads-1)*dim+rotary)), r.values("Cos", device.F32, cos), r.values("Sin", device.F32, sin), r.i32("Pos", pos)
 				want := x.copy()
 				oracle.RoPE(want, c.v, s.v, pos, T, heads, dim, rotary, stride, inverse, interleaved)
 				x.expect(want, 4*uF32, 1) // two products and a sum

@@ -56,24 +56,27 @@ func selectCases(add func(string, func(*rig))) {
 	}
 }
 
-// sparseShapes are the cases of sparse attention. A query chooses among its last `recent` keys; 0: among all.
+// sparseShapes are the cases of sparse attention: values of a key's row, the keys of a choice, and among how many last
+// keys a query chooses; 0: among all.
 var sparseShapes = []struct {
 	attentionShape
-	topK, recent int
+	values, topK, recent int
 }{
-	{attentionShape{queries: []int{1}, heads: 1, kvHeads: 1, dim: 1}, 2, 0},
-	{attentionShape{queries: []int{15, 0, 33}, heads: 4, kvHeads: 2, dim: 16, beyond: 64}, 7, 0},
-	{attentionShape{queries: []int{57, 129}, heads: 2, kvHeads: 2, dim: 40, beyond: 7}, 30, 0},
-	{attentionShape{queries: []int{90}, heads: 2, kvHeads: 2, dim: 96}, 200, 0},
-	{attentionShape{queries: []int{1, 5}, keys: []int{300, 9}, heads: 2, kvHeads: 1, dim: 32}, 20, 0},
-	{attentionShape{queries: []int{301, 2}, heads: 2, kvHeads: 1, dim: 128, beyond: 8}, 5, 12},
-	{attentionShape{queries: []int{200}, heads: 1, kvHeads: 1, dim: 192}, 6, 9},
+	{attentionShape{queries: []int{1}, heads: 1, kvHeads: 1, dim: 1}, 1, 2, 0},
+	{attentionShape{queries: []int{15, 0, 33}, heads: 4, kvHeads: 1, dim: 24, beyond: 64}, 16, 7, 0},
+	{attentionShape{queries: []int{57, 129}, heads: 2, kvHeads: 1, dim: 40, beyond: 7}, 33, 30, 0},
+	{attentionShape{queries: []int{90}, heads: 2, kvHeads: 1, dim: 96}, 96, 200, 0},
+	{attentionShape{queries: []int{1, 5, 0}, keys: []int{300, 9, 4}, heads: 40, kvHeads: 1, dim: 32}, 8, 20, 0},
+	{attentionShape{queries: []int{301, 2}, heads: 2, kvHeads: 1, dim: 136, beyond: 8}, 128, 5, 12},
+	{attentionShape{queries: []int{7, 400}, heads: 3, kvHeads: 1, dim: 72, beyond: 8}, 64, 90, 0},
+	{attentionShape{queries: []int{70}, heads: 33, kvHeads: 1, dim: 192}, 128, 50, 60},
+	{attentionShape{queries: []int{3}, keys: []int{80}, heads: 65, kvHeads: 1, dim: 576}, 512, 70, 0},
 }
 
-func sparseCases(add func(string, func(*rig)), run func(*rig, *attentionInput, *array, int)) {
+func sparseCases(add func(string, func(*rig)), run func(*rig, *sparseInput)) {
 	for _, sh := range sparseShapes {
-		add(fmt.Sprintf("%v,top %d of %d", sh.attentionShape, sh.topK, sh.recent), func(r *rig) {
-			in := newAttention(r, sh.attentionShape)
+		add(fmt.Sprintf("%v,values %d,top %d of %d", sh.attentionShape, sh.values, sh.topK, sh.recent), func(r *rig) {
+			in := &sparseInput{attentionInput: newAttention(r, sh.attentionShape)}
 			in.Keys, in.TopK = make([]int32, in.TQ*sh.topK), sh.topK
 			for i := range len(in.CuQ) - 1 {
 				first, nq := int(in.CuQ[i]), int(in.CuQ[i+1]-in.CuQ[i])
@@ -85,9 +88,24 @@ func sparseCases(add func(string, func(*rig)), run func(*rig, *attentionInput, *
 					draw(r, in.Keys[(first+t)*sh.topK:][:sh.topK], low, end)
 				}
 			}
-			run(r, in, r.i32("Keys", in.Keys), sh.topK)
+			in.sparse = op.SparseShape{AttentionShape: in.shape, Values: sh.values, TopK: sh.topK, Keys: r.i32("Keys", in.Keys).t}
+			run(r, in)
 		})
 	}
+}
+
+// sparseInput holds what a case of sparse attention reads.
+type sparseInput struct {
+	*attentionInput
+	sparse op.SparseShape
+}
+
+// exact returns the output and the log-sum-exp as the oracle computes them.
+func (in *sparseInput) exact() attended {
+	n := in.TQ * in.Heads
+	e := attended{make([]float64, n*in.sparse.Values), make([]float64, n)}
+	oracle.SparseAttention(e.o, e.lse, in.q.v, in.k.v, in.Shape, in.sparse.Values)
+	return e
 }
 
 // draw fills keys with random different numbers from low … end−1 in ascending order, and −1 after the last.
@@ -106,34 +124,35 @@ func draw(r *rig, keys []int32, low, end int) {
 	}
 }
 
-func sparseAttention(r *rig, in *attentionInput, keys *array, topK int) {
-	n := in.TQ * in.Heads
-	want := attended{make([]float64, n*in.Dim), make([]float64, n)}
-	oracle.Attention(want.o, want.lse, in.q.v, in.k.v, in.v.v, in.Shape)
-	o, lse := r.act("O", n*in.Dim), r.f32("LSE", n)
+func sparseAttention(r *rig, in *sparseInput) {
+	want := in.exact()
+	o, lse := r.act("O", len(want.o)), r.f32("LSE", len(want.lse))
 	o.expect(want.o, 4*summing(in.Dim), 2)
 	lse.expect(want.lse, 4*summing(in.Dim), 0)
-	enqueue(r, op.SparseAttention{Keys: keys.t, TopK: topK, Attention: op.Attention{AttentionShape: in.shape, O: o.t, LSE: lse.t,
-		Q: in.q.t, K: in.k.t, V: in.v.t, QStride: in.QStride, KStride: in.KStride}})
+	enqueue(r, op.SparseAttention{SparseShape: in.sparse, O: o.t, LSE: lse.t, Q: in.q.t, K: in.k.t, QStride: in.QStride, KStride: in.KStride})
 }
 
 // sparseAttentionBackward has the bounds of attentionBackward, for the same reasons.
-func sparseAttentionBackward(r *rig, in *attentionInput, keys *array, topK int) {
-	n, tk := in.TQ*in.Heads, in.shape.TK
-	exact := attended{make([]float64, n*in.Dim), make([]float64, n)}
-	oracle.Attention(exact.o, exact.lse, in.q.v, in.k.v, in.v.v, in.Shape)
+func sparseAttentionBackward(r *rig, in *sparseInput) {
+	exact := in.exact()
 	o, lse := r.values("O", r.dt, exact.o), r.values("LSE", device.F32, exact.lse)
-	do, delta := r.act("DO", n*in.Dim), r.f32("Delta", n)
-	dq, dk, dv := r.act("DQ", in.TQ*in.DQStride), r.act("DK", tk*in.DKStride), r.act("DV", tk*in.DKStride)
-	wantQ, wantK, wantV := dq.copy(), dk.copy(), dv.copy()
-	oracle.AttentionBackward(wantQ, wantK, wantV, do.v, o.v, lse.v, in.q.v, in.k.v, in.v.v, in.Shape)
+	do, delta, sums := r.act("DO", len(exact.o)), r.f32("Delta", len(exact.lse)), r.f32("Sums", in.sparse.SumsLen())
+	sums.any = true
+	dq, dk := r.act("DQ", in.TQ*in.DQStride), r.act("DK", in.shape.TK*in.DKStride)
+	wantQ, wantK, wantDelta := dq.copy(), dk.copy(), delta.copy()
+	oracle.SparseAttentionBackward(wantQ, wantK, do.v, o.v, lse.v, in.q.v, in.k.v, in.Shape, in.sparse.Values)
 	computing := 8 * summing(in.Dim+in.shape.MaxQ)
 	dq.expect(wantQ, computing, 3)
 	dk.expect(wantK, computing, 3)
-	dv.expect(wantV, computing, 3)
 	dq.least, dk.least = 1, 1
-	delta.expect(in.deltas(o.v, do.v), summing(in.Dim), 0)
-	enqueue(r, op.SparseAttentionBackward{Keys: keys.t, TopK: topK, AttentionBackward: op.AttentionBackward{AttentionShape: in.shape,
-		DQ: dq.t, DK: dk.t, DV: dv.t, DO: do.t, O: o.t, LSE: lse.t, Q: in.q.t, K: in.k.t, V: in.v.t, QStride: in.QStride, KStride: in.KStride,
-		DQStride: in.DQStride, DKStride: in.DKStride, Delta: delta.t}})
+	for i := range wantDelta {
+		wantDelta[i] = 0
+		for j := range in.sparse.Values {
+			at := (i%in.TQ*in.Heads+i/in.TQ)*in.sparse.Values + j
+			wantDelta[i] += o.v[at] * do.v[at]
+		}
+	}
+	delta.expect(wantDelta, summing(in.Dim), 0)
+	enqueue(r, op.SparseAttentionBackward{SparseShape: in.sparse, DQ: dq.t, DK: dk.t, DO: do.t, O: o.t, LSE: lse.t, Q: in.q.t, K: in.k.t,
+		QStride: in.QStride, KStride: in.KStride, DQStride: in.DQStride, DKStride: in.DKStride, Delta: delta.t, Sums: sums.t})
 }

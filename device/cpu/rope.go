@@ -9,8 +9,8 @@ func init() { op.Add(&table, rope) }
 
 // rope rotates heads in place; op.RoPE says which elements form a pair. Source: arXiv:2104.09864.
 func rope(s *stream, a *op.RoPE) error {
-	half, width := a.Rotary/2, a.Heads*a.Dim
-	if half == 0 || width == 0 {
+	half, width := a.Rotary/2, (a.Heads-1)*a.Dim+a.Rotary
+	if half == 0 || a.Heads == 0 {
 		return nil
 	}
 	places := int(min(a.Cos.Len, a.Sin.Len)) / half

@@ -62,7 +62,7 @@ func (f selection) run() {
 	weights := actOf(f.W).load(f.sc, bufSum, (f.q+f.from)*f.Heads, n*f.Heads)
 	queries, stride := actOf(f.Q).loadRows(f.sc, bufQueries, (f.q+f.from)*f.Heads*f.Dim, n*f.Heads, f.Dim, f.Dim)
 	products := f.sc.f32(bufScores, stripRows*scoreStride)
-	for k0 := 0; k0 < width; k0 += keyBlock {
+	for k0 := 0; k0 < width && f.Heads > 0; k0 += keyBlock {
 		keys := min(keyBlock, width-k0)
 		rows, keyStride := actOf(f.K).loadRows(f.sc, bufWide, (f.k+k0)*f.Dim, keys, f.Dim, f.Dim)
 		packed := f.sc.f32(bufKeys, panels(keys)*vec.Panel*f.Dim)

@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"slices"
+
 	"mt/device/cpu/vec"
 	"mt/device/op"
 )
@@ -10,168 +12,189 @@ func init() {
 	op.Add(&table, sparseAttentionBackward)
 }
 
-// sparse is one job of sparse attention: the queries from … to−1 of a sequence and a key/value head. The job gathers the
-// keys of one query after another, so it takes as long as these keys need, whatever the sequence's length.
+// sparse is one job of sparse attention: queries and keys of a sequence. The job gathers the keys of one query after
+// another and works on all heads at once, so it takes as long as these keys need, whatever the sequence's length.
 type sparse struct {
-	*op.Attention
+	*op.SparseAttention
 	attnJob
-	sc     *scratch
-	chosen []int32 // (TQ, TopK)
-	topK   int
-	group  int
-	wide   int // Dim rounded up to panels
+	sc *scratch
 
-	keys, values []float32 // (n, Dim): the rows of the current query's keys and values
-	rows         []int32   // the keys of the current query
+	rows    []int32   // the keys of the current query that belong to the job
+	keys    []float32 // their rows, (n, Dim)
+	columns []float32 // their rows as columns of panels
+	stride  int       // of scores
 }
 
 // sparseAttention writes the output O and the log-sum-exp LSE.
 func sparseAttention(s *stream, a *op.SparseAttention) error {
 	if raceEnabled {
-		announceForward(&a.Attention)
-		reads(a.Keys, 1, 0, a.TQ*a.TopK)
+		announceSparse(a)
+		writes(a.O, 1, 0, a.TQ*a.Heads*a.Values)
+		writes(a.LSE, 1, 0, a.Heads*a.TQ)
 	}
-	if err := s.jobs.list(&a.AttentionShape, queryBlock(a.Heads/a.KVHeads)); err != nil {
+	if err := s.jobs.list(&a.AttentionShape, stripRows); err != nil {
 		return err
 	}
-	s.pool.Run(len(s.jobs), func(i int) {
-		sc := s.scratch.get()
-		f := newSparse(&a.Attention, s.jobs[i], sc, i32s(a.Keys, a.TQ*a.TopK), a.TopK)
-		for q := f.from; q < f.to; q++ {
-			f.gather(q)
-			for g := range f.group {
-				f.forward(q, f.kv*f.group+g)
-			}
-		}
-		s.scratch.put(sc)
-	})
+	s.sparseJobs(a, func(f *sparse) { f.each(f.forward) })
 	return nil
 }
 
-func newSparse(a *op.Attention, job attnJob, sc *scratch, chosen []int32, topK int) *sparse {
-	return &sparse{Attention: a, attnJob: job, sc: sc, chosen: chosen, topK: topK, group: a.Heads / a.KVHeads, wide: panels(a.Dim) * vec.Panel}
+func announceSparse(a *op.SparseAttention) {
+	reads(a.CuQ, 1, 0, a.Seqs+1)
+	reads(a.CuK, 1, 0, a.Seqs+1)
+	reads(a.Keys, 1, 0, a.TQ*a.TopK)
+	reads(a.Q, a.TQ, a.QStride, a.Heads*a.Dim)
+	reads(a.K, a.TK, a.KStride, a.Dim)
 }
 
-// gather copies the keys and values to which query q of the sequence attends.
+// sparseJobs runs f for every job.
+func (s *stream) sparseJobs(a *op.SparseAttention, f func(job *sparse)) {
+	s.pool.Run(len(s.jobs), func(i int) {
+		job := &sparse{SparseAttention: a, attnJob: s.jobs[i], sc: s.scratch.get()}
+		f(job)
+		s.scratch.put(job.sc)
+	})
+}
+
+// each runs do for every query of the job that has keys in the job, with these keys gathered.
+func (f *sparse) each(do func(q int)) {
+	for q := f.from; q < f.to; q++ {
+		if f.gather(q); len(f.rows) > 0 {
+			do(q)
+		}
+	}
+}
+
+// gather copies the keys of the job to which query q of the sequence attends.
 func (f *sparse) gather(q int) {
-	f.rows = f.chosen[(f.q+q)*f.topK:][:f.topK]
-	for n, key := range f.rows {
-		if key < 0 {
-			f.rows = f.rows[:n]
-			break
+	chosen := i32s(f.Keys, f.TQ*f.TopK)[(f.q+q)*f.TopK:][:f.TopK]
+	before := func(key int) int { // as unsigned numbers the keys ascend, since −1 is the largest
+		i, _ := slices.BinarySearchFunc(chosen, uint32(key), func(c int32, key uint32) int { return int(uint32(c)) - int(key) })
+		return i
+	}
+	f.rows = chosen[before(f.keyFrom):before(f.keyTo)]
+	n := len(f.rows)
+	f.stride = panels(n) * vec.Panel
+	f.keys, f.columns = f.sc.f32(bufKeyRows, n*f.Dim), f.sc.f32(bufKeys, f.stride*f.Dim)
+	k := actOf(f.K)
+	for i, key := range f.rows {
+		copy(f.keys[i*f.Dim:][:f.Dim], k.load(f.sc, bufWide, (f.k+int(key))*f.KStride, f.Dim))
+	}
+	vec.Transpose(f.columns, f.keys, f.Dim, n, f.Dim)
+}
+
+// scores returns the products of width elements of all heads, stride floats apart, with the keys' rows: (Heads, f.stride).
+func (f *sparse) scores(buf int, heads []float32, stride, width int) []float32 {
+	out := f.sc.f32(buf, f.Heads*f.stride)
+	vec.Tile(f.Heads, width, heads, stride, false, f.columns, f.Dim*vec.Panel, out, f.stride, f.stride/vec.Panel, false)
+	return out
+}
+
+// put writes Σ w·row over the keys' rows of width elements, for all heads. w is (Heads, f.stride). Elements go to t from
+// at on.
+func (f *sparse) put(t act, at int, w []float32, width int) {
+	n, wide := len(f.rows), panels(width)*vec.Panel
+	packed, out := f.sc.f32(bufValues, n*wide), f.sc.f32(bufOut, f.Heads*wide)
+	packPanels(packed, f.keys, f.Dim, n, width)
+	vec.Tile(f.Heads, n, w, f.stride, false, packed, n*vec.Panel, out, wide, wide/vec.Panel, false)
+	for h := range f.Heads {
+		t.put(at+h*width, out[h*wide:][:width])
+	}
+}
+
+// query returns the heads of query q of the sequence, and the distance between them.
+func (f *sparse) query(q int) ([]float32, int) {
+	return actOf(f.Q).loadRows(f.sc, bufWide2, (f.q+q)*f.QStride, f.Heads, f.Dim, f.Dim)
+}
+
+func (f *sparse) forward(q int) {
+	heads, stride := f.query(q)
+	scores := f.scores(bufScores, heads, stride, f.Dim)
+	lse := f32s(f.LSE, f.Heads*f.TQ)
+	for h := range f.Heads {
+		p := scores[h*f.stride:][:len(f.rows)]
+		top := f.Scale * vec.Max(p)
+		total := vec.ExpSum(p, p, f.Scale, top)
+		vec.Scale(p, p, 1/total)
+		if lse != nil {
+			lse[h*f.TQ+f.q+q] = top + vec.Log(total)
 		}
 	}
-	n := len(f.rows)
-	f.keys, f.values = f.sc.f32(bufKeyRows, n*f.Dim), f.sc.f32(bufDValues, n*f.Dim)
-	k, v := actOf(f.K), actOf(f.V)
-	for i, key := range f.rows {
-		off := (f.k+int(key))*f.KStride + f.kv*f.Dim
-		copy(f.keys[i*f.Dim:(i+1)*f.Dim], k.load(f.sc, bufWide, off, f.Dim))
-		copy(f.values[i*f.Dim:(i+1)*f.Dim], v.load(f.sc, bufWide, off, f.Dim))
-	}
+	f.put(actOf(f.O), (f.q+q)*f.Heads*f.Values, scores, f.Values)
 }
 
-// query returns head h of query q of the sequence.
-func (f *sparse) query(q, h int) []float32 {
-	return actOf(f.Q).load(f.sc, bufWide2, (f.q+q)*f.QStride+h*f.Dim, f.Dim)
-}
-
-// scores writes the product of x with each of n rows of Dim floats.
-func (f *sparse) scores(out, x, rows []float32) {
-	for i := range out {
-		out[i] = vec.Dot(x, rows[i*f.Dim:(i+1)*f.Dim])
-	}
-}
-
-// sum returns Σ w[i]·rows[i], a vector of Dim floats in buffer buf.
-func (f *sparse) sum(buf int, w, rows []float32) []float32 {
-	packed := f.sc.f32(bufValues, len(w)*f.wide)
-	packPanels(packed, rows, f.Dim, len(w), f.Dim)
-	out := f.sc.f32(buf, f.wide)
-	vec.Tile(1, len(w), w, len(w), false, packed, len(w)*vec.Panel, out, f.wide, f.wide/vec.Panel, false)
-	return out[:f.Dim]
-}
-
-func (f *sparse) forward(q, h int) {
-	p := f.sc.f32(bufScores, len(f.rows))
-	f.scores(p, f.query(q, h), f.keys)
-	top := f.Scale * vec.Max(p)
-	total := vec.ExpSum(p, p, f.Scale, top)
-	out := f.sum(bufOut, p, f.values)
-	vec.Scale(out, out, 1/total)
-	actOf(f.O).put(((f.q+q)*f.Heads+h)*f.Dim, out)
-	if lse := f32s(f.LSE, f.Heads*f.TQ); lse != nil {
-		lse[h*f.TQ+f.q+q] = top + vec.Log(total)
-	}
-}
-
-// sparseAttentionBackward overwrites DQ, DK, DV by the formulas of attentionBackward. A job is a sequence and a key/value
-// head. Gradients of keys and values are summed query by query, in one order.
+// sparseAttentionBackward overwrites DQ and DK by the formulas of attentionBackward. It computes the scores twice: in jobs
+// of a few queries for DQ, and in jobs of a block of keys for DK, whose sums have the order of the queries. It needs no Sums.
 func sparseAttentionBackward(s *stream, a *op.SparseAttentionBackward) error {
+	forward := &op.SparseAttention{SparseShape: a.SparseShape, O: a.O, LSE: a.LSE, Q: a.Q, K: a.K, QStride: a.QStride, KStride: a.KStride}
 	if raceEnabled {
-		announceBackward(&a.AttentionBackward, a.Heads*a.Dim, a.KVHeads*a.Dim)
-		reads(a.Keys, 1, 0, a.TQ*a.TopK)
+		announceSparse(forward)
+		reads(a.O, 1, 0, a.TQ*a.Heads*a.Values)
+		reads(a.DO, 1, 0, a.TQ*a.Heads*a.Values)
+		reads(a.LSE, 1, 0, a.Heads*a.TQ)
+		writes(a.Delta, 1, 0, a.Heads*a.TQ)
+		writes(a.DQ, a.TQ, a.DQStride, a.Heads*a.Dim)
+		writes(a.DK, a.TK, a.DKStride, a.Dim)
 	}
-	if err := s.jobs.list(&a.AttentionShape, 0); err != nil {
+	if err := s.jobs.list(&a.AttentionShape, stripRows); err != nil {
 		return err
 	}
-	forward := &op.Attention{AttentionShape: a.AttentionShape, O: a.O, LSE: a.LSE, Q: a.Q, K: a.K, V: a.V, QStride: a.QStride, KStride: a.KStride}
-	s.pool.Run(len(s.jobs), func(i int) {
-		sc := s.scratch.get()
-		b := sparseBackward{sparse: newSparse(forward, s.jobs[i], sc, i32s(a.Keys, a.TQ*a.TopK), a.TopK), of: &a.AttentionBackward}
-		b.run()
-		s.scratch.put(sc)
+	s.sparseJobs(forward, func(f *sparse) { f.each(func(q int) { f.queryGradient(a, q) }) })
+	s.jobs.listKeys(&a.AttentionShape)
+	s.sparseJobs(forward, func(f *sparse) {
+		dk := f.sc.f32(bufDKeys, (f.keyTo-f.keyFrom)*f.Dim)
+		clear(dk)
+		f.each(func(q int) { f.addKeys(a, dk, q) })
+		for i := range f.keyTo - f.keyFrom {
+			actOf(a.DK).put((f.k+f.keyFrom+i)*a.DKStride, dk[i*f.Dim:][:f.Dim])
+		}
 	})
 	return nil
 }
 
-// sparseBackward is one job of sparseAttentionBackward.
-type sparseBackward struct {
-	*sparse
-	of     *op.AttentionBackward
-	dk, dv []float32 // (keys of the sequence, Dim)
+func (f *sparse) queryGradient(a *op.SparseAttentionBackward, q int) {
+	delta := f32s(a.Delta, a.Heads*a.TQ)
+	for h := range a.Heads {
+		at := ((f.q+q)*a.Heads + h) * a.Values
+		delta[h*a.TQ+f.q+q] = vec.Dot(actOf(a.O).load(f.sc, bufWide, at, a.Values), actOf(a.DO).load(f.sc, bufWide2, at, a.Values))
+	}
+	_, ds := f.gradient(a, q)
+	f.put(actOf(a.DQ), (f.q+q)*a.DQStride, ds, a.Dim)
 }
 
-func (b sparseBackward) run() {
-	b.dk, b.dv = b.sc.f32(bufDKeys, b.nk*b.Dim), b.sc.f32(bufDOut, b.nk*b.Dim)
-	clear(b.dk)
-	clear(b.dv)
-	for q := range b.nq {
-		b.gather(q)
-		for g := range b.group {
-			b.add(q, b.kv*b.group+g)
+// gradient returns the probabilities of query q and the gradients of its scores, (Heads, f.stride).
+func (f *sparse) gradient(a *op.SparseAttentionBackward, q int) (p, ds []float32) {
+	heads, stride := f.query(q)
+	p = f.scores(bufScores, heads, stride, f.Dim)
+	heads, stride = actOf(a.DO).loadRows(f.sc, bufDOut, (f.q+q)*f.Heads*f.Values, f.Heads, f.Values, f.Values)
+	ds = f.scores(bufDScores, heads, stride, f.Values)
+	for h := range f.Heads {
+		stat, row := h*f.TQ+f.q+q, h*f.stride
+		vec.ExpSum(p[row:][:len(f.rows)], p[row:][:len(f.rows)], f.Scale, f32s(f.LSE, f.Heads*f.TQ)[stat])
+		delta := f32s(a.Delta, f.Heads*f.TQ)[stat]
+		for i := row; i < row+len(f.rows); i++ {
+			ds[i] = f.Scale * p[i] * (ds[i] - delta)
 		}
 	}
-	dk, dv := actOf(b.of.DK), actOf(b.of.DV)
-	for j := range b.nk {
-		off := (b.k+j)*b.of.DKStride + b.kv*b.Dim
-		dk.put(off, b.dk[j*b.Dim:(j+1)*b.Dim])
-		dv.put(off, b.dv[j*b.Dim:(j+1)*b.Dim])
-	}
+	return p, ds
 }
 
-// add writes the gradient of head h of query q, and adds to the gradients of its keys and values.
-func (b sparseBackward) add(q, h int) {
-	n, at := len(b.rows), ((b.q+q)*b.Heads+h)*b.Dim
-	stat := h*b.TQ + b.q + q
-	o, dout := actOf(b.O).load(b.sc, bufWide, at, b.Dim), actOf(b.of.DO).load(b.sc, bufQueries, at, b.Dim)
-	delta := vec.Dot(o, dout)
-	f32s(b.of.Delta, b.Heads*b.TQ)[stat] = delta
-	query := b.query(q, h)
-	p, ds := b.sc.f32(bufScores, n), b.sc.f32(bufDScores, n)
-	b.scores(p, query, b.keys)
-	b.scores(ds, dout, b.values)
-	vec.ExpSum(p, p, b.Scale, f32s(b.LSE, b.Heads*b.TQ)[stat])
-	for i := range ds {
-		ds[i] = b.Scale * p[i] * (ds[i] - delta)
-	}
-	actOf(b.of.DQ).put((b.q+q)*b.of.DQStride+h*b.Dim, b.sum(bufOut, ds, b.keys))
-	term := b.sc.f32(bufSlopes, b.Dim)
-	for i, key := range b.rows {
-		row := int(key) * b.Dim
-		vec.Scale(term, query, ds[i])
-		vec.Add(b.dk[row:row+b.Dim], term)
-		vec.Scale(term, dout, p[i])
-		vec.Add(b.dv[row:row+b.Dim], term)
+// addKeys adds what query q gives to dk, the gradients of the job's keys.
+func (f *sparse) addKeys(a *op.SparseAttentionBackward, dk []float32, q int) {
+	p, ds := f.gradient(a, q)
+	heads, stride := f.query(q)
+	f.add(dk, ds, heads, stride, f.Dim)
+	heads, stride = actOf(a.DO).loadRows(f.sc, bufDOut, (f.q+q)*f.Heads*f.Values, f.Heads, f.Values, f.Values)
+	f.add(dk, p, heads, stride, f.Values)
+}
+
+// add adds Σ w·head over the heads of width elements to the first width elements of the keys' gradients.
+func (f *sparse) add(dk, w, heads []float32, stride, width int) {
+	n, wide := len(f.rows), panels(width)*vec.Panel
+	packed, out := f.sc.f32(bufQueries, f.Heads*wide), f.sc.f32(bufOut, n*wide)
+	packPanels(packed, heads, stride, f.Heads, width)
+	vec.Tile(n, f.Heads, w, f.stride, true, packed, f.Heads*vec.Panel, out, wide, wide/vec.Panel, false)
+	for i, key := range f.rows {
+		vec.Add(dk[(int(key)-f.keyFrom)*f.Dim:][:width], out[i*wide:][:width])
 	}
 }

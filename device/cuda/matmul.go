@@ -92,6 +92,7 @@ type productKey struct {
 	transA, transB, c, bias bool
 	in, out                 device.DType
 	align                   [5]uint16 // of A, B, C, D and the bias, in bytes
+	batch                   op.Batch
 }
 
 func (k productKey) String() string {
@@ -112,6 +113,9 @@ func (k productKey) String() string {
 	if k.bias {
 		s += " +bias"
 	}
+	if k.batch.N > 0 {
+		s += fmt.Sprintf(" batch %v", k.batch)
+	}
 	return fmt.Sprintf("%s align %v", s, k.align)
 }
 
@@ -128,7 +132,7 @@ func alignment(addr uintptr) uint16 {
 
 func keyOf(m *op.MatMul) productKey {
 	k := productKey{m: m.M, n: m.N, k: m.K, ragged: m.Ragged, transA: m.TransA, transB: m.TransB, c: !m.C.None(), bias: !m.Bias.None(),
-		in: m.A.DType, out: m.D.DType}
+		in: m.A.DType, out: m.D.DType, batch: m.Batch}
 	if m.Ragged {
 		n := pick(m.TransA, &k.k, &k.m)
 		*n = 1 << bits.Len(uint(*n-1))
@@ -155,11 +159,12 @@ func (k productKey) shared(m *op.MatMul) productKey {
 // takeable reports whether all tensors and rows of m begin at multiples of 16 bytes. cuBLASLt can
 // compute every such product.
 func takeable(m *op.MatMul) bool {
+	a, b, d := m.Stored()
 	for _, t := range []struct {
 		tensor device.Tensor
-		cols   int
-	}{{m.A, pick(m.TransA, m.M, m.K)}, {m.B, pick(m.TransB, m.K, m.N)}, {m.C, m.N}, {m.D, m.N}, {m.Bias, 0}} {
-		if !t.tensor.None() && (t.tensor.Addr%16 != 0 || int64(t.cols)*t.tensor.DType.Size()%16 != 0) {
+		at     op.Matrix
+	}{{m.A, a}, {m.B, b}, {m.C, d}, {m.D, d}, {m.Bias, op.Matrix{}}} {
+		if !t.tensor.None() && (t.tensor.Addr%16 != 0 || int64(t.at.Row|t.at.Cols|t.at.Next)*t.tensor.DType.Size()%16 != 0) {
 			return false
 		}
 	}
@@ -309,22 +314,23 @@ func (b *blas) describe(p *product, k productKey, m *op.MatMul) (err error) {
 // layouts creates cuBLASLt's descriptions of the operands of a product, and puts them into s. After an error, s holds
 // those that were created before.
 func (b *blas) layouts(s *cudart.MatmulShape, k productKey) (err error) {
-	layout := func(to *cudart.MatrixLayout, dt device.DType, trans bool, rows, cols int) {
+	layout := func(to *cudart.MatrixLayout, dt device.DType, x op.Matrix) {
 		if err != nil {
 			return
 		}
-		if trans {
-			rows, cols = cols, rows
-		}
 		// A row-major matrix (rows, cols) is a column-major matrix (cols, rows).
 		var made cudart.MatrixLayout
-		if made, err = b.lib.LayoutCreate(dataType(dt), int64(cols), int64(rows), int64(cols)); err == nil {
+		if made, err = b.lib.LayoutCreate(dataType(dt), int64(x.Cols), int64(x.Rows), int64(x.Row)); err == nil {
 			*to = made
 		}
+		if err == nil && k.batch.N > 0 {
+			err = b.lib.LayoutBatch(made, int64(k.batch.N), int64(x.Next))
+		}
 	}
-	layout(&s.A, k.in, k.transB, k.k, k.n)
-	layout(&s.B, k.in, k.transA, k.m, k.k)
-	layout(&s.D, k.out, false, k.m, k.n)
+	left, right, out := (&op.MatMul{M: k.m, N: k.n, K: k.k, TransA: k.transA, TransB: k.transB, Batch: k.batch}).Stored()
+	layout(&s.A, k.in, right)
+	layout(&s.B, k.in, left)
+	layout(&s.D, k.out, out)
 	s.C = s.D
 	return err
 }

@@ -36,6 +36,8 @@ func TestEveryField(t *testing.T) {
 	rows := func(n, stride, width int) int { return (n-1)*stride + width }
 	q, k := rows(3, 30, 24), rows(5, 13, 12)
 	every(t, MatMul{M: 2, N: 3, K: 5, A: bf16(10), B: bf16(15), C: f32(6), D: f32(6), Bias: f32(3)}, "C", "Bias")
+	every(t, MatMul{M: 2, N: 3, K: 5, A: bf16(rows(2, 20, rows(2, 7, 5))), B: bf16(rows(2, 15, 15)), C: f32(rows(2, 4, rows(2, 9, 3))), D: f32(rows(2, 4, rows(2, 9, 3))),
+		Batch: Batch{2, Place{7, 20}, Place{3, 15}, Place{9, 4}}}, "C")
 	every(t, AddBiasGrad{DB: f32(3), DY: bf16(6), T: 2, N: 3})
 	every(t, RMSNorm{Y: bf16(rows(3, 20, 8)), RStd: f32(6), X: bf16(rows(3, 10, 8)), W: f32(4),
 		Residual: bf16(rows(3, 20, 8)), Rows: 3, Groups: 2, Dim: 4, XStride: 10, YStride: 20}, "RStd", "Residual")
@@ -43,12 +45,17 @@ func TestEveryField(t *testing.T) {
 		W: f32(4), RStd: f32(6), Rows: 3, Groups: 2, Dim: 4, DXStride: 9, DYStride: 10, XStride: 11, Add: true}, "DW")
 	every(t, LayerNorm{Y: bf16(12), Stats: f32(6), X: bf16(12), W: f32(4), B: f32(4), Rows: 3, Dim: 4}, "Stats", "B")
 	every(t, LayerNormBackward{DX: f32(12), DW: f32(4), DY: f32(12), X: f32(12), W: f32(4), Stats: f32(6), Rows: 3, Dim: 4, Add: true}, "DW")
-	every(t, RoPE{X: bf16(rows(3, 20, 12)), Cos: f32(2), Sin: f32(2), Pos: i32(3), T: 3, Heads: 2, Dim: 6, Rotary: 4, Stride: 20})
+	every(t, RoPE{X: bf16(rows(3, 20, 10)), Cos: f32(2), Sin: f32(2), Pos: i32(3), T: 3, Heads: 2, Dim: 6, Rotary: 4, Stride: 20})
 	every(t, Attention{AttentionShape: shape(), O: bf16(3 * 24), LSE: f32(12), Q: bf16(q), K: bf16(k), V: bf16(k),
 		QStride: 30, KStride: 13}, "LSE")
 	every(t, AttentionBackward{AttentionShape: shape(), DQ: f32(rows(3, 25, 24)), DK: f32(rows(5, 14, 12)),
 		DV: f32(rows(5, 14, 12)), DO: f32(3 * 24), O: f32(3 * 24), LSE: f32(12), Q: f32(q), K: f32(k), V: f32(k), QStride: 30, KStride: 13,
 		DQStride: 25, DKStride: 14, Delta: f32(12), Sums: f32(2 * 2 * (3 + 16) * 64)}, "Sums")
+	few := SparseShape{AttentionShape: shape(), Values: 4, TopK: 3, Keys: i32(9)}
+	few.KVHeads = 1
+	every(t, SparseAttention{SparseShape: few, O: bf16(3 * 16), LSE: f32(12), Q: bf16(q), K: bf16(rows(5, 7, 6)), QStride: 30, KStride: 7}, "LSE")
+	every(t, SparseAttentionBackward{SparseShape: few, DQ: f32(rows(3, 25, 24)), DK: f32(rows(5, 8, 6)), DO: f32(3 * 16), O: f32(3 * 16), LSE: f32(12), Q: f32(q),
+		K: f32(rows(5, 7, 6)), QStride: 30, KStride: 7, DQStride: 25, DKStride: 8, Delta: f32(12), Sums: f32(5 * 6)})
 	every(t, GLU{Activation: GELUTanh, Y: bf16(6), GU: bf16(12), T: 2, F: 3})
 	every(t, GLUBackward{DGU: f32(12), Y: f32(6), DY: f32(6), GU: f32(12), T: 2, F: 3}, "Y")
 	every(t, GLU{Activation: CutSiLU, Cut: Cut{2, 3}, Y: bf16(6), GU: bf16(12), T: 2, F: 3})
@@ -323,6 +330,9 @@ func TestBad(t *testing.T) {
 		{(&AttentionBackward{AttentionShape: wide}).Check(), "4 heads do not share 0 key heads evenly"},
 		{(&MatMul{M: 1, N: 1, K: 1, A: x, B: bf16(1), D: x}).Check(), "B is bf16, want fp32"},
 		{(&MatMul{M: 1, N: 1, K: 1, A: x, B: w, C: w, D: bf16(1)}).Check(), "C is fp32, want bf16"},
+		{(&MatMul{M: 1, N: 1, K: 2, A: x, B: w, D: x, Batch: Batch{2, Place{2, 2}, Place{1, 2}, Place{1, 0}}}).Check(), "a batch with overlapping rows or results, or with a bias: {N:2 A:{Row:2 Next:2} B:{Row:1 Next:2} D:{Row:1 Next:0}}"},
+		{(&MatMul{M: 2, N: 1, K: 2, A: x, B: w, D: x, Batch: Batch{1, Place{1, 2}, Place{1, 2}, Place{1, 1}}}).Check(), "a batch with overlapping rows or results, or with a bias: {N:1 A:{Row:1 Next:2} B:{Row:1 Next:2} D:{Row:1 Next:1}}"},
+		{(&MatMul{M: 1, N: 1, K: 1, A: x, B: w, D: x, Bias: w, Batch: Batch{1, Place{1, 1}, Place{1, 1}, Place{1, 1}}}).Check(), "a batch with overlapping rows or results, or with a bias: {N:1 A:{Row:1 Next:1} B:{Row:1 Next:1} D:{Row:1 Next:1}}"},
 		{(&RMSNorm{Y: bf16(4), X: x, W: w, Rows: 1, Groups: 1, Dim: 4}).Check(), "Y is bf16, want fp32"},
 		{(&CrossEntropyShard{Targets: i32(2), LSE: w, Losses: w, T: 2}).Check(), "a shard has no columns"},
 		{(&RMSNorm{Y: f32(8), X: x, W: w, Residual: x, Rows: 2, Groups: 1, Dim: 4, XStride: 4, YStride: 4}).Check(), "Residual may not be X"},

@@ -25,7 +25,7 @@ func (a *RoPE) Check() error {
 	if a.Rotary%2 != 0 || a.Rotary > a.Dim {
 		c.fail("Rotary is %d: want an even number up to Dim = %d", a.Rotary, a.Dim)
 	}
-	c.act("X", a.X, strided(a.T, a.Stride, a.Heads*a.Dim))
+	c.act("X", a.X, strided(a.T, a.Stride, strided(a.Heads, a.Dim, a.Rotary)))
 	c.tensor("Cos", a.Cos, a.Rotary/2, device.F32)
 	c.tensor("Sin", a.Sin, a.Rotary/2, device.F32)
 	c.tensor("Pos", a.Pos, a.T, device.I32)

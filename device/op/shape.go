@@ -58,7 +58,7 @@ func (m *MatMul) shape() Shape {
 			flags |= 1 << i
 		}
 	}
-	return Shape{[5]int{m.M, m.N, m.K, flags}, matMulShape}
+	return Shape{[5]int{m.M, m.N, m.K, flags, m.Batch.N}, matMulShape}
 }
 
 func matMulShape(n [5]int) string {
@@ -70,7 +70,11 @@ func matMulShape(n [5]int) string {
 	case ragged:
 		rows = atMost(n[0])
 	}
-	return fmt.Sprintf("%s×%d×%s%s", rows, n[1], inner, transposes(transA, transB))
+	s := fmt.Sprintf("%s×%d×%s%s", rows, n[1], inner, transposes(transA, transB))
+	if n[4] > 0 {
+		s = fmt.Sprintf("%d of %s", n[4], s)
+	}
+	return s
 }
 
 func (a *AttentionShape) shape() Shape {
@@ -99,7 +103,7 @@ func (a *DeltaShape) shape() Shape {
 
 // MostWork implements Worker: the shape, the operands' dtype, and an upper bound of the FLOPs.
 func (m *MatMul) MostWork() (Shape, device.DType, float64) {
-	return m.shape(), m.A.DType, 2 * float64(m.M) * float64(m.N) * float64(m.K)
+	return m.shape(), m.A.DType, 2 * float64(max(1, m.Batch.N)) * float64(m.M) * float64(m.N) * float64(m.K)
 }
 
 // MostWork implements Worker: the shape, the operands' dtype, and an upper bound of the FLOPs.

@@ -25,6 +25,7 @@ func TestLoad(t *testing.T) {
 		{&MatMul{M: 3, N: 5, K: 7, A: bf16(1), B: bf16(1), D: f32(1)}, "3×5×7 AB", 2 * 3 * 5 * 7, device.BF16, 2*(21+35) + 4*15},
 		{&MatMul{M: 3, N: 5, K: 7, A: f32(1), B: f32(1), D: f32(1), TransB: true, Ragged: true}, "≤4×5×7 ABᵀ", 2 * 3 * 5 * 7, device.F32, 4 * (21 + 35 + 15)},
 		{&MatMul{M: 3, N: 5, K: 7, A: f32(1), B: f32(1), D: f32(1), TransA: true, Ragged: true}, "3×5×≤8 AᵀB", 2 * 3 * 5 * 7, device.F32, 4 * (21 + 35 + 15)},
+		{&MatMul{M: 3, N: 5, K: 7, A: bf16(1), B: bf16(1), C: f32(1), D: f32(1), Batch: Batch{N: 4}}, "4 of 3×5×7 AB", 4 * 2 * 3 * 5 * 7, device.BF16, 4 * (2*(21+35) + 8*15)},
 		{&Attention{AttentionShape: a, Q: bf16(1)}, "2 seqs, 4 heads of 8", 2 * 2 * 10 * 5 * 32, device.BF16, 2 * (2*10*32 + 2*10*16)},
 		{&Attention{AttentionShape: short, Q: f32(1)}, "2 seqs, 4 heads of 8", 2 * 2 * 10 * 2 * 32, device.F32, 4 * (2*10*32 + 2*10*16)},
 		{&AttentionBackward{AttentionShape: a, Q: bf16(1)}, "2 seqs, 4 heads of 8", 7 * 2 * 10 * 5 * 32, device.BF16, 2 * (4*10*32 + 4*10*16)},

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -168,6 +169,21 @@ func TestAttentionWords(t *testing.T) {
 		testkit.NoError(t, predict.Plan(t.Context(), s.config(t), settings.Options{Stdout: &out, Stderr: &out, Hooks: settings.Hooks{Symbols: emulate(t, c.gpu)}}))
 		if !strings.Contains(out.String(), c.want) {
 			t.Errorf("%q on %+v: want %q in\n%s", c.extra, c.gpu, c.want, out.String())
+		}
+	}
+}
+
+// TestAttentionWordsOfChosenKeys: a plan of longer documents than an indexer chooses keys says that its kernels compute
+// attention.
+func TestAttentionWordsOfChosenKeys(t *testing.T) {
+	testkit.NotShort(t)
+	const words = "attention by the kernels for chosen keys\n"
+	m, err := rates.Find("h200")
+	testkit.NoError(t, err)
+	for length, want := range map[int]bool{7: true, 6: false} { // index_topk is 6
+		out, err := sketch(t, fmt.Sprintf("model_name_or_path: testdata/recordings/deepseekv32-chosen/model\nmax_seq_len: %d\n", length), settings.Options{Forecast: settings.Forecast{Machine: m}})
+		if err != nil || strings.Contains(out, words) != want {
+			t.Errorf("documents of %d tokens: %v, %q is wanted: %v\n%s", length, err, words, want, out)
 		}
 	}
 }

@@ -39,25 +39,17 @@ func (c *Costs) Op(o device.Op) Cost {
 	case *op.MatMul:
 		return c.product(o)
 	case *op.Attention:
-		return c.attention(&o.AttentionShape, o.Q.DType, o.Bytes(), false)
+		return c.attention(&o.AttentionShape, products(&o.AttentionShape, 2), o.Q.DType, o.Bytes(), false)
 	case *op.AttentionBackward:
-		return c.attention(&o.AttentionShape, o.Q.DType, o.Bytes(), true)
+		return c.attention(&o.AttentionShape, products(&o.AttentionShape, 5), o.Q.DType, o.Bytes(), true)
 	case *op.SelectKeys: // the products of half of all pairs, which the causal mask leaves
 		cost := c.product(&op.MatMul{M: o.TQ * o.Heads, N: (o.MaxK + 1) / 2, K: o.Dim, A: o.Q, B: o.K, D: o.W, TransB: true})
 		cost.Bytes = float64(o.Bytes())
 		return cost
 	case *op.SparseAttention:
-		if c.device.Kind == "cuda" { // a GPU computes the products of whole tiles
-			return c.Op(&o.Attention)
-		}
-		few := o.Chosen()
-		return c.attention(&few, o.Q.DType, o.Bytes(), false)
+		return c.sparse(&o.SparseShape, o, o.Q.DType, o.Bytes(), false)
 	case *op.SparseAttentionBackward:
-		if c.device.Kind == "cuda" {
-			return c.Op(&o.AttentionBackward)
-		}
-		few := o.Chosen()
-		return c.attention(&few, o.Q.DType, o.Bytes(), true)
+		return c.sparse(&o.SparseShape, o, o.Q.DType, o.Bytes(), true)
 	case op.Mover:
 		return c.Moved(o.Name(), o.Bytes())
 	}
@@ -91,10 +83,10 @@ func Line(seconds, bytes []float64) Op {
 }
 
 func (c *Costs) product(p *op.MatMul) Cost {
-	flops := 2 * float64(p.M) * float64(p.N) * float64(p.K)
+	_, _, flops := p.MostWork()
 	out := Cost{Bytes: float64(p.Bytes())}
 	if flops > 0 {
-		out.Seconds = flops * c.perFLOP(shape{p.M, p.N, p.K, p.TransA, p.TransB, p.A.DType})
+		out.Seconds = flops * c.perFLOP(shape{p.M * max(1, p.Batch.N), p.N, p.K, p.TransA, p.TransB, p.A.DType})
 	}
 	out.Seconds = c.device.Launch/1e6 + max(out.Seconds, out.Bytes/(c.device.Bandwidth*1e9))
 	return out
@@ -163,12 +155,21 @@ func between(n int, entry func(i int) (distance, value float64)) float64 {
 	return math.Exp(sum / weights)
 }
 
-func (c *Costs) attention(a *op.AttentionShape, dtype device.DType, bytes int64, backward bool) Cost {
-	products := 2.0
-	if backward {
-		products = 5
-	}
-	flops := products * 2 * a.Pairs() * float64(a.Heads) * float64(a.Dim)
+// products returns the FLOPs of n matrix products of attention.
+func products(a *op.AttentionShape, n float64) float64 {
+	return n * 2 * a.Pairs() * float64(a.Heads) * float64(a.Dim)
+}
+
+// sparse returns the cost of attention o to chosen keys. Its kernels compute dense tiles of the chosen keys' rows, so they
+// have the rates of the kernels for the widest heads whose warps do not share rows.
+func (c *Costs) sparse(a *op.SparseShape, o op.Worker, dtype device.DType, bytes int64, backward bool) Cost {
+	few := a.Chosen()
+	few.Dim = min(a.Dim, narrowHead)
+	_, flops := o.Work()
+	return c.attention(&few, flops, dtype, bytes, backward)
+}
+
+func (c *Costs) attention(a *op.AttentionShape, flops float64, dtype device.DType, bytes int64, backward bool) Cost {
 	out := Cost{Bytes: float64(bytes), Seconds: c.device.Launch / 1e6}
 	if flops <= 0 {
 		return out

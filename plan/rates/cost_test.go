@@ -93,17 +93,16 @@ func TestAttentionCosts(t *testing.T) {
 	}
 }
 
-// TestSparseAttentionCosts: chosen keys cost a GPU what all keys cost, and a CPU as much less as they are fewer.
+// TestSparseAttentionCosts: attention costs as much less as the chosen keys are fewer, at the rate of narrow heads.
 func TestSparseAttentionCosts(t *testing.T) {
-	table := map[string][]Attention{"bf16": {{Length: 1024, Dim: 128, Forward: 100, Backward: 50}}}
-	shape, x := op.AttentionShape{Seqs: 1, TQ: 4096, TK: 4096, MaxQ: 4096, MaxK: 4096, Heads: 8, KVHeads: 8, Dim: 128}, tensor(device.BF16, 1)
-	forward, backward := op.Attention{AttentionShape: shape, Q: x}, op.AttentionBackward{AttentionShape: shape, Q: x}
-	for kind, share := range map[string]float64{"cuda": 1, "cpu": 64 * (4096 - 31.5) / (4096 * 4097 / 2)} {
-		c := NewCosts(&Machine{Device: Device{Kind: kind, Bandwidth: 1e9, Attention: table}})
-		for few, all := range map[device.Op]device.Op{&op.SparseAttention{Attention: forward, TopK: 64}: &forward, &op.SparseAttentionBackward{AttentionBackward: backward, TopK: 64}: &backward} {
-			if got, want := c.Op(few).Seconds, share*c.Op(all).Seconds; math.Abs(got-want) > 1e-6*want {
-				t.Errorf("%s, %s: %g s, want %g", kind, few.Name(), got, want)
-			}
+	table := map[string][]Attention{"bf16": {{Length: 64, Dim: 128, Forward: 100, Backward: 50}, {Length: 64, Dim: 512, Forward: 1, Backward: 1}}}
+	c, x := NewCosts(&Machine{Device: Device{Bandwidth: 1e9, Attention: table}}), tensor(device.BF16, 1)
+	shape := op.SparseShape{AttentionShape: op.AttentionShape{Seqs: 1, TQ: 4096, TK: 4096, MaxQ: 4096, MaxK: 4096, Heads: 8, KVHeads: 1, Dim: 576}, Values: 512, TopK: 64}
+	const pairs = 64 * (4096 - 31.5)
+	for o, want := range map[device.Op]float64{&op.SparseAttention{SparseShape: shape, Q: x}: 2 * 8 * (576 + 512) * pairs / 100e12,
+		&op.SparseAttentionBackward{SparseShape: shape, Q: x}: 2 * 8 * (3*576 + 2*512) * pairs / 50e12} {
+		if got := c.Op(o).Seconds; math.Abs(got-want) > 1e-6*want {
+			t.Errorf("%s: %g s, want %g", o.Name(), got, want)
 		}
 	}
 }

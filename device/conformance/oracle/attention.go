@@ -145,3 +145,26 @@ func AttentionBackward(dq, dk, dv, do, o, lse, q, k, v []float64, s Shape) {
 		}
 	})
 }
+
+// SparseAttention is Attention in which all heads read the same row of a key, whose first values elements are its value.
+// o is (TQ, Heads·values).
+func SparseAttention(o, lse, q, k []float64, s Shape, values int) {
+	wide := make([]float64, s.TQ*s.Heads*s.Dim)
+	Attention(wide, lse, q, k, k, s)
+	for i := range s.TQ * s.Heads {
+		copy(o[i*values:][:values], wide[i*s.Dim:])
+	}
+}
+
+// SparseAttentionBackward overwrites dq and dk with the gradients of q and of the keys' rows, given do.
+func SparseAttentionBackward(dq, dk, do, o, lse, q, k []float64, s Shape, values int) {
+	wideDO, wideO, dv := make([]float64, s.TQ*s.Heads*s.Dim), make([]float64, s.TQ*s.Heads*s.Dim), append([]float64(nil), dk...)
+	for i := range s.TQ * s.Heads {
+		copy(wideDO[i*s.Dim:][:values], do[i*values:])
+		copy(wideO[i*s.Dim:][:values], o[i*values:])
+	}
+	AttentionBackward(dq, dk, dv, wideDO, wideO, lse, q, k, k, s)
+	for row := s.CuK[0]; row < s.CuK[len(s.CuK)-1]; row++ {
+		add(dk[int(row)*s.DKStride:][:s.Dim], 1, dv[int(row)*s.DKStride:][:s.Dim])
+	}
+}

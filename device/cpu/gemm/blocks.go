@@ -126,7 +126,7 @@ func (w *Workspace) prepare(b *block, s *lane) {
 		s.a = grown(s.a, roundUp(b.m, kGrain)*rowStride)
 	}
 	out := w.result.at(b.m0, b.n0)
-	b.d, b.ldd = (*float32)(out.p), w.N
+	b.d, b.ldd = (*float32)(out.p), w.result.ld
 	if w.DBF16 {
 		b.ldd = (b.last - b.first) * w.level.nr
 		s.tile = grown(s.tile, b.m*b.ldd)
@@ -141,7 +141,7 @@ func (w *Workspace) prepare(b *block, s *lane) {
 		b.c, b.ldc = b.d, b.ldd
 	case w.C != nil:
 		out.p = w.C
-		b.c, b.ldc = (*float32)(out.at(b.m0, b.n0).p), w.N
+		b.c, b.ldc = (*float32)(out.at(b.m0, b.n0).p), w.result.ld
 	case w.Bias != nil:
 		b.c, b.ldc = at((*float32)(w.Bias), b.n0), 0
 	}

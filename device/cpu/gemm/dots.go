@@ -22,9 +22,9 @@ func (w *Workspace) runDots(p *parallel.Pool) {
 	for m := range w.M {
 		for k := range w.K {
 			if w.TransA {
-				w.x[m*w.K+k] = w.left.value(k*w.M + m)
+				w.x[m*w.K+k] = w.left.value(k*w.left.ld + m)
 			} else {
-				w.x[m*w.K+k] = w.left.value(m*w.K + k)
+				w.x[m*w.K+k] = w.left.value(m*w.left.ld + k)
 			}
 		}
 	}
@@ -53,7 +53,7 @@ func (w *Workspace) dotLane(lane int) {
 // at most four.
 func (w *Workspace) dotGroup(s *lane, n, count int) {
 	for i := range s.four {
-		s.four[i] = min(i, count-1) * w.K * w.right.size()
+		s.four[i] = min(i, count-1) * w.right.ld * w.right.size()
 	}
 	for m := range w.M {
 		w.level.dot(&s.sums, &w.x[m*w.K], w.right.at(n, 0), &s.four, w.K)
@@ -74,7 +74,7 @@ func (w *Workspace) addOnly() {
 
 // put writes sum plus C and bias to element (m, n) of D.
 func (w *Workspace) put(m, n int, sum float32) {
-	i := m*w.N + n
+	i := m*w.result.ld + n
 	if w.C != nil {
 		c := w.result
 		c.p = w.C

@@ -1,6 +1,7 @@
 package gemm
 
 import (
+	"cmp"
 	"fmt"
 	"unsafe"
 
@@ -11,7 +12,7 @@ import (
 //
 //	D (M,N) = op(A) (M,K) · op(B) (K,N) + C (M,N) + Bias (N)
 //
-// of dense row-major matrices. An operand is bf16 (the upper two bytes of an fp32) if its flag is set, else fp32.
+// of row-major matrices. An operand is bf16 (the upper two bytes of an fp32) if its flag is set, else fp32.
 // Products and sums are fp32; a bf16 D is rounded once, to nearest even, after C and Bias have been added.
 type Args struct {
 	M, N, K int
@@ -23,6 +24,8 @@ type Args struct {
 	ABF16, BBF16, DBF16 bool
 	// Bias is nil or N fp32, added to every row.
 	Bias unsafe.Pointer
+	// LDA, LDB and LDD are the elements between the beginnings of two rows in memory; 0: rows without gaps. C is like D.
+	LDA, LDB, LDD int
 }
 
 // Run computes the product a on the threads of p, with ws as scratch memory. It does nothing if M
@@ -76,15 +79,14 @@ func (o operand) u16(n int) []uint16 { return unsafe.Slice((*uint16)(o.p), n) }
 // operands returns A, B and D as they are stored, with row lengths and dtypes. C has the same
 // layout as D.
 func (a *Args) operands() (left, right, result operand) {
-	left = operand{a.A, a.K, a.ABF16}
+	rowA, rowB := a.K, a.N
 	if a.TransA {
-		left.ld = a.M
+		rowA = a.M
 	}
-	right = operand{a.B, a.N, a.BBF16}
 	if a.TransB {
-		right.ld = a.K
+		rowB = a.K
 	}
-	return left, right, operand{a.D, a.N, a.DBF16}
+	return operand{a.A, cmp.Or(a.LDA, rowA), a.ABF16}, operand{a.B, cmp.Or(a.LDB, rowB), a.BBF16}, operand{a.D, cmp.Or(a.LDD, a.N), a.DBF16}
 }
 
 // bias returns the bias of the n columns that begin with column from; nil: the product has no bias.

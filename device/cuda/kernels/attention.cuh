@@ -8,11 +8,6 @@
 // A file that defines SOFTCAP before it includes this one makes the kernels attention_cap_…. In
 // these a score x = scale·q·k counts as cap·tanh(x/cap) (arXiv:2408.00118), and the gradient of x
 // is multiplied by the slope 1 − tanh².
-//
-// A file that defines SPARSE instead makes the kernels attention_sparse_…, in which a query sees only the
-// keys chosen for it: its row of chosen (TQ, top) i32 has them in ascending order, counted from the
-// sequence's first key, and −1 after the last. Products are those of tiles. A warp skips the products
-// of a tile in which none of its queries chose a key.
 #pragma once
 
 #include "mma.cuh"
@@ -25,14 +20,12 @@ struct Shape {
   float scale;                // > 0
   int vector;                 // bit 0: inputs can be read, bit 1: outputs written in 16 bytes
   float cap, ratio;           // ratio: scale / cap
-  const int *chosen;          // with SPARSE
-  int top;
   METHOD float unit() const;  // the factor of a score in registers: cap, or scale
 };
 
 // SHAPE_PARAMS are the parameters of every kernel after its tensors, SHAPE is the Shape made of
 // them, and ATTENTION(NAME) is the name of a kernel. They depend on whether the file defines
-// SOFTCAP or SPARSE.
+// SOFTCAP.
 #define SHAPE_OF_ALL                                                                                                        \
   const int *cu_q, const int *cu_k, int seqs, int heads, int kv_heads, int dim, int window, int first_head, int some_heads, \
       i64 tq, i64 q_stride, i64 k_stride, float scale, int vector
@@ -43,22 +36,11 @@ static constexpr bool CAPPED = true;
 #else
 static constexpr bool CAPPED = false;
 static constexpr float cap = 0.0f, ratio = 0.0f;
-#endif
-#ifdef SPARSE
-static constexpr bool CHOSEN = true;
-#define SHAPE_PARAMS SHAPE_OF_ALL, const int *chosen, int top
-#define ATTENTION(NAME) attention_sparse_##NAME
-#else
-static constexpr bool CHOSEN = false;
-static constexpr const int *chosen = nullptr;
-static constexpr int top = 0;
-#endif
-#if !defined(SOFTCAP) && !defined(SPARSE)
 #define SHAPE_PARAMS SHAPE_OF_ALL
 #define ATTENTION(NAME) attention_##NAME
 #endif
 #define SHAPE                                                                                                               \
-  (Shape{cu_q, cu_k, seqs, heads, kv_heads, dim, window, first_head, some_heads, tq, q_stride, k_stride, scale, vector, cap, ratio, chosen, top})
+  (Shape{cu_q, cu_k, seqs, heads, kv_heads, dim, window, first_head, some_heads, tq, q_stride, k_stride, scale, vector, cap, ratio})
 
 METHOD float Shape::unit() const { return CAPPED ? cap : scale; }
 
@@ -138,73 +120,6 @@ struct Seen {
   METHOD bool at(int distance) const { return (u32)distance < limit; }
 };
 DEV Seen seen_within(int window) { return Seen{window > 0 ? (u32)window : 0x80000000u}; }
-
-// Picks are the keys chosen for one query. As unsigned numbers they ascend, since −1 is the largest.
-struct Picks {
-  const int *row;
-  int top;
-
-  // Loops read AHEAD keys at a time, so that they wait less often.
-  static constexpr int AHEAD = 8;
-
-  // position returns how many of the keys come before key. It divides what is left by PARTS.
-  METHOD int position(int key) const {
-    int low = 0, high = top;
-#pragma clang loop unroll(disable)
-    while (low < high) {
-      constexpr int PARTS = 4;
-      int step = (high - low + PARTS - 1) / PARTS, before = 0;
-#pragma unroll
-      for (int i = 1; i <= PARTS; i++) {
-        int at = low + i * step - 1;
-        before += at < high && (u32)row[min_i(at, high - 1)] < (u32)key;
-      }
-      low += before * step;
-      high = min_i(high, low + step - 1);
-    }
-    return low;
-  }
-
-  // among returns a bit for each of the keys first … first+count−1, set if it is chosen. at is the position
-  // of first; it becomes the position of the key after the last.
-  template <class Bits> METHOD Bits among(int first, int count, int &at) const {
-    Bits bits = 0;
-#pragma clang loop unroll(disable)
-    for (int found = AHEAD; found == AHEAD && at < top; at += found) {
-      found = 0;
-#pragma unroll
-      for (int i = 0; i < AHEAD; i++) {
-        u32 key = (u32)row[min_i(at + i, top - 1)];
-        if (at + i < top && key < (u32)(first + count)) bits |= (Bits)1 << (key - first), found++;
-      }
-    }
-    return bits;
-  }
-
-  // among_before is among where at is the position of the key after the last, and becomes that of first.
-  template <class Bits> METHOD Bits among_before(int first, int &at) const {
-    Bits bits = 0;
-#pragma clang loop unroll(disable)
-    for (int found = AHEAD; found == AHEAD && at > 0; at -= found) {
-      found = 0;
-#pragma unroll
-      for (int i = 1; i <= AHEAD; i++) {
-        int key = row[max_i(at - i, 0)];
-        if (at - i >= 0 && key >= first) bits |= (Bits)1 << (key - first), found++;
-      }
-    }
-    return bits;
-  }
-};
-// picks_of returns the keys chosen for query number row of the sequence; none if it has no such query.
-DEV Picks picks_of(const Place &p, int row, const Shape &a) {
-  return Picks{a.chosen + (p.q0 + row) * a.top, row < p.nq ? a.top : 0};
-}
-
-// from_lane returns another lane's x. any says whether x is true in any lane of the warp.
-DEV u32 from_lane(u32 x, int lane) { return (u32)__nvvm_shfl_sync_idx_i32(0xffffffffu, (int)x, lane, 31); }
-DEV u64 from_lane(u64 x, int lane) { return (u64)from_lane((u32)(x >> 32), lane) << 32 | from_lane((u32)x, lane); }
-DEV bool any(bool x) { return __nvvm_vote_any_sync(0xffffffffu, x); }
 
 // keep_here makes the compiler treat x as unknown from here on. Values derived from x in a loop are
 // then computed inside the loop, and take no registers outside of it.

@@ -12,17 +12,10 @@ func init() {
 	op.Add(&Operations, func(l Launcher, a *op.AttentionBackward) error {
 		return within(MaxHeadDim, a.Dim, func() { AttentionBackward(l, a) })
 	})
-	op.Add(&Operations, func(l Launcher, a *op.SparseAttention) error {
-		return within(maxSparseDim, a.Dim, func() { attention(l, &a.Attention, &picks{a.Keys, a.TopK}) })
-	})
-	op.Add(&Operations, func(l Launcher, a *op.SparseAttentionBackward) error {
-		return within(maxSparseDim, a.Dim, func() { attentionBackward(l, &a.AttentionBackward, &picks{a.Keys, a.TopK}) })
-	})
 }
 
-// MaxHeadDim is the largest Dim of Attention and AttentionBackward. maxSparseDim is the largest Dim of SparseAttention and
-// SparseAttentionBackward.
-const MaxHeadDim, maxSparseDim = 512, 256
+// MaxHeadDim is the largest Dim of Attention and AttentionBackward.
+const MaxHeadDim = 512
 
 func within(most, dim int, launch func()) error {
 	if dim > most {
@@ -30,12 +23,6 @@ func within(most, dim int, launch func()) error {
 	}
 	launch()
 	return nil
-}
-
-// picks are the keys that are chosen for each query (op.SparseAttention). nil: a query sees all keys of its shape.
-type picks struct {
-	keys device.Tensor
-	topK int
 }
 
 // attentionKernels are the kernels for heads of up to dim elements. Tile sizes (queries or keys of
@@ -52,7 +39,7 @@ type attentionKernel struct {
 }
 
 // attentionBF16 describes the bf16 kernels for heads of up to dim elements. name is attention, or attention_cap with
-// a softcap, or attention_sparse with chosen keys. The other arguments are sizes of tiles in rows, and of shared
+// a softcap. The other arguments are sizes of tiles in rows, and of shared
 // memory in bytes. The forward's shared memory holds the queries and two buffers of K or V. It copies a tile of keys
 // in parts parts.
 func attentionBF16(name string, dim, queries, keys, parts, dkdvKeys, dkdvShared, dqQueries, dqThreads, dqShared int) attentionKernels {
@@ -74,8 +61,7 @@ func attentionF32(name string, dim int) attentionKernels {
 }
 
 // attentionFor has the kernels of each compute dtype, sorted by head dimension. cappedFor has kernels with a softcap,
-// for fewer dimensions, because models with a softcap have wide heads. sparseFor has kernels for chosen keys: models
-// with them have heads of 192 and 256 elements.
+// for fewer dimensions, because models with a softcap have wide heads.
 //
 // The shared memory of dkdv holds V's tile, one or two buffers of Q, DO, LSE and Delta, and 32 bytes. It also holds
 // K's tile if registers have no room for the tile. The shared memory of dq holds two buffers of K and V, or one
@@ -93,20 +79,7 @@ var (
 		device.F32:  {attentionF32("attention_cap", 128), attentionF32("attention_cap", 256), attentionF32("attention_cap", 512)},
 		device.BF16: {attentionTo128("attention_cap"), attentionTo256("attention_cap"), attentionTo512("attention_cap")},
 	}
-	sparseFor = [2][]attentionKernels{
-		device.F32:  {sparse(attentionF32("attention_sparse", 128), 64*8, 64*8), sparse(attentionF32("attention_sparse", 256), 64*8, 64*8)},
-		device.BF16: {sparse(attentionTo128("attention_sparse"), 0, 128*64/8), sparse(attentionTo256("attention_sparse"), 0, 64*32/8)},
-	}
 )
-
-// sparse adds the shared memory of bits for chosen keys, in bytes: of the kernels whose rows are queries, and of the
-// one whose rows are keys.
-func sparse(k attentionKernels, queries, keys int) attentionKernels {
-	k.forward.Shared += queries
-	k.keys.Shared += keys
-	k.qs.Shared += queries
-	return k
-}
 
 func attentionTo128(name string) attentionKernels {
 	return attentionBF16(name, 128, 128, 64, 2, 128, 128*128*2+2*(128*128*2+512)+32, 128, 256, 2*128*128*2)
@@ -129,13 +102,10 @@ func attentionTo512(name string) attentionKernels {
 
 var attentionDelta = forTypes("attention_delta", "attention_delta", 0)
 
-func attentionPick(s op.AttentionShape, dt device.DType, chosen *picks) *attentionKernels {
+func attentionPick(s op.AttentionShape, dt device.DType) *attentionKernels {
 	kernels := attentionFor[dt]
-	switch {
-	case s.Softcap > 0:
+	if s.Softcap > 0 {
 		kernels = cappedFor[dt]
-	case chosen != nil:
-		kernels = sparseFor[dt]
 	}
 	for i := range kernels {
 		if s.Dim <= kernels[i].dim {
@@ -179,10 +149,10 @@ func attentionFlags(reads, writes bool) (flags int) {
 // it tiles. If one launch would exceed the launcher's MostWork, it splits the heads over several
 // launches. A head needs products matrix products. The function first appends the parameters before
 // the shape's. The split changes no bit, because no thread block works on more than one head.
-func launchAttention(l Launcher, k *attentionKernel, total, heads, products int, first func(p *Params) *Params, s op.AttentionShape, dt device.DType, qStride, kStride, flags int, chosen *picks) {
+func launchAttention(l Launcher, k *attentionKernel, total, heads, products int, first func(p *Params) *Params, s op.AttentionShape, dt device.DType, qStride, kStride, flags int) {
 	some := headsAtOnce(l.MostWork(dt), heads, products, s)
 	for from := 0; from < heads; from += some {
-		launchHeads(l, k, total, from, min(some, heads-from), first(l.Params()), s, qStride, kStride, flags, chosen)
+		launchHeads(l, k, total, from, min(some, heads-from), first(l.Params()), s, qStride, kStride, flags)
 	}
 }
 
@@ -202,7 +172,7 @@ func headsAtOnce(most float64, heads, products int, s op.AttentionShape) int {
 }
 
 // launchHeads enqueues the kernel k for some consecutive heads, beginning with head from.
-func launchHeads(l Launcher, k *attentionKernel, total, from, some int, params *Params, s op.AttentionShape, qStride, kStride, flags int, chosen *picks) {
+func launchHeads(l Launcher, k *attentionKernel, total, from, some int, params *Params, s op.AttentionShape, qStride, kStride, flags int) {
 	window := s.Window
 	if window >= s.TK {
 		window = 0 // no limit: a position minus a window still fits in 32 bits
@@ -212,45 +182,38 @@ func launchHeads(l Launcher, k *attentionKernel, total, from, some int, params *
 	if s.Softcap > 0 {
 		params.F32(s.Softcap).F32(s.Scale / s.Softcap)
 	}
-	if chosen != nil {
-		params.Tensor(chosen.keys).I32(chosen.topK)
-	}
 	blocks := (int64(total)/k.tile + int64(s.Seqs)) * int64(some)
 	l.Launch(&k.Kernel, Dim3{uint32(blocks), 1, 1}, Dim3{k.threads, 1, 1}, k.Shared, params)
 }
 
 // Attention launches op.Attention. It overwrites O and LSE. Scale must be above 0, and Dim at most
 // MaxHeadDim.
-func Attention(l Launcher, a *op.Attention) { attention(l, a, nil) }
-
-func attention(l Launcher, a *op.Attention, chosen *picks) {
+func Attention(l Launcher, a *op.Attention) {
 	if a.TQ == 0 || a.Seqs == 0 {
 		return
 	}
-	if chosen == nil && hopperForward(l, a) {
+	if hopperForward(l, a) {
 		return
 	}
-	k := attentionPick(a.AttentionShape, a.Q.DType, chosen)
+	k := attentionPick(a.AttentionShape, a.Q.DType)
 	tensors := func(p *Params) *Params { return p.Tensor(a.O).Tensor(a.LSE).Tensor(a.Q).Tensor(a.K).Tensor(a.V) }
 	flags := attentionFlags(chunked(a.Dim, []int{a.QStride, a.KStride}, a.Q, a.K, a.V), chunked(a.Dim, nil, a.O))
-	launchAttention(l, &k.forward, a.TQ, a.Heads, 2, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, flags, chosen)
+	launchAttention(l, &k.forward, a.TQ, a.Heads, 2, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, flags)
 }
 
 // AttentionBackward launches op.AttentionBackward. It overwrites DQ, DK, DV, Delta and Sums. Scale
 // must be above 0, and Dim at most MaxHeadDim.
-func AttentionBackward(l Launcher, a *op.AttentionBackward) { attentionBackward(l, a, nil) }
-
-func attentionBackward(l Launcher, a *op.AttentionBackward, chosen *picks) {
+func AttentionBackward(l Launcher, a *op.AttentionBackward) {
 	if a.Seqs == 0 {
 		return
 	}
 	if a.TQ > 0 {
-		attentionDeltas(l, a)
+		attentionDeltas(l, a.Delta, a.O, a.DO, a.TQ, a.Heads, a.Dim)
 	}
-	if chosen == nil && (hopperBackward(l, a) || gradients(l, a)) {
+	if hopperBackward(l, a) || gradients(l, a) {
 		return
 	}
-	k := attentionPick(a.AttentionShape, a.Q.DType, chosen)
+	k := attentionPick(a.AttentionShape, a.Q.DType)
 	inputs := func(p *Params) *Params {
 		return p.Tensor(a.Q).Tensor(a.K).Tensor(a.V).Tensor(a.DO).Tensor(a.LSE).Tensor(a.Delta)
 	}
@@ -258,20 +221,19 @@ func attentionBackward(l Launcher, a *op.AttentionBackward, chosen *picks) {
 	if a.TK > 0 {
 		tensors := func(p *Params) *Params { return inputs(p.Tensor(a.DK).Tensor(a.DV)).I64(int64(a.DKStride)) }
 		flags := attentionFlags(reads, chunked(a.Dim, []int{a.DKStride}, a.DK, a.DV))
-		launchAttention(l, &k.keys, a.TK, a.KVHeads, 4*a.Heads/max(a.KVHeads, 1), tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, flags, chosen)
+		launchAttention(l, &k.keys, a.TK, a.KVHeads, 4*a.Heads/max(a.KVHeads, 1), tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, flags)
 	}
 	if a.TQ > 0 {
 		tensors := func(p *Params) *Params { return inputs(p.Tensor(a.DQ)).I64(int64(a.DQStride)) }
 		flags := attentionFlags(reads, chunked(a.Dim, []int{a.DQStride}, a.DQ))
-		launchAttention(l, &k.qs, a.TQ, a.Heads, 3, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, flags, chosen)
+		launchAttention(l, &k.qs, a.TQ, a.Heads, 3, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, flags)
 	}
 }
 
 // attentionDeltas launches the kernel that writes Delta, the sum Σ DO·O of each query and head.
-func attentionDeltas(l Launcher, a *op.AttentionBackward) {
+func attentionDeltas(l Launcher, delta, o, do device.Tensor, tq, heads, dim int) {
 	const threads, rows = 256, 16 // rows of one head in a block
-	p := l.Params()
-	p.Tensor(a.Delta).Tensor(a.O).Tensor(a.DO).I64(int64(a.TQ)).I32(a.Heads).I32(a.Dim).Bool(chunked(a.Dim, nil, a.O, a.DO))
-	blocks := ceilDiv(int64(a.TQ)*int64(a.Heads), rows)
-	l.Launch(&attentionDelta[a.O.DType], Dim3{uint32(blocks), 1, 1}, Dim3{threads, 1, 1}, 0, p)
+	p := l.Params().Tensors(delta, o, do).I64(int64(tq)).I32(heads).I32(dim).Bool(chunked(dim, nil, o, do))
+	blocks := ceilDiv(int64(tq)*int64(heads), rows)
+	l.Launch(&attentionDelta[o.DType], Dim3{uint32(blocks), 1, 1}, Dim3{threads, 1, 1}, 0, p)
 }

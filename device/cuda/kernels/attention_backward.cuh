@@ -87,11 +87,6 @@ DEV void store_shared(u32 to, u32 v) { asm volatile("st.shared.b32 [%0], %1;" ::
 DEV void store_shared(u32 to, u32x4 v) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
 }
-DEV u32 load_shared_1(u32 from) {
-  u32 d;
-  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(d) : "r"(from));
-  return d;
-}
 DEV u32x4 load_shared_4(u32 from) {
   u32x4 d;
   asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(from));
@@ -108,7 +103,6 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
   static constexpr int K_AT = BN * Tile::PITCH, STAGE_AT = KEEP ? K_AT : 2 * K_AT;
   static constexpr int DO_AT = BM * Tile::PITCH, LSE_AT = 2 * DO_AT, DELTA_AT = LSE_AT + BM * 4, STAGE = DELTA_AT + BM * 4;
   static constexpr int NOTES_AT = STAGE_AT + STAGES * STAGE; // 32 bytes
-  static constexpr int BITS_AT = NOTES_AT + 32; // with SPARSE: a bit for each key of the block and query of a tile
   static_assert(!KEEP || (STAGES == 2 && 2 * BM >= BN)); // K passes through the second buffer
   static constexpr int KEPT = KEEP ? D / 16 : 1;
 
@@ -120,7 +114,7 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
   // memory, because no registers are left:
   //
   //  - notes 0 to 3: the sequence's first query, its number of queries, the first query that sees a key of the block, and the number of tiles from there on
-  //  - notes 4 to 7: the first head, the first tile's gap, the number of tiles of all heads, and the number of keys from the block's first on; with SPARSE the first key instead
+  //  - notes 4 to 7: the first head, the first tile's gap, the number of tiles of all heads, and the number of keys from the block's first on
   //
   // The gap is the distance from the block's first key to the place of the tile's first query.
   DEV void fetch(u32 shared, u32 tile, const bf16 *q, const bf16 *dout, const float *lse, const float *delta, const Shape &a) {
@@ -143,43 +137,11 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
     return (int)load_shared_4(shared + NOTES_AT + 16)[1] + (int)(tile % load_shared_4(shared + NOTES_AT)[3]) * BM + i;
   }
 
-  // choose writes which of the block's keys are chosen for each query of a tile (SPARSE). A thread has 32 keys.
-  METHOD void choose(u32 shared, u32 tile, const Shape &a) {
-    int thread = thread_now(), query = thread % BM, part = thread / BM;
-    if (part >= BN / 32) return;
-    u32x4 notes = load_shared_4(shared + NOTES_AT);
-    int row = (int)(notes[2] + tile % notes[3] * BM) + query, key = (int)load_shared_4(shared + NOTES_AT + 16)[3] + part * 32;
-    Picks picks{a.chosen + ((i64)notes[0] + row) * a.top, row < (int)notes[1] ? a.top : 0};
-    int at = picks.position(key);
-    store_shared(shared + BITS_AT + thread * 4, picks.among<u32>(key, 32, at));
-  }
-
-  // chosen returns which of the warp's 16 keys are chosen for a query.
-  DEV u32 chosen(u32 shared, int query) {
-    int key = (thread_now() >> 5) % KW * 16;
-    return load_shared_1(shared + BITS_AT + (key / 32 * BM + query) * 4) >> key % 32 & 0xffff;
-  }
-
-  // keep_chosen sets those of 16 keys by 8 queries to 0 whose key is not chosen. query is the first of the queries.
-  DEV void keep_chosen(float (&p)[4], u32 shared, int query) {
-    int thread = thread_now();
-#pragma unroll
-    for (int e = 0; e < 2; e++) {
-      u32 keys = chosen(shared, query + (thread & 3) * 2 + e) >> ((thread & 31) >> 2);
-      p[e] = keys & 1 ? p[e] : 0.0f;
-      p[2 + e] = keys >> 8 & 1 ? p[2 + e] : 0.0f;
-    }
-  }
-
   // add adds to dk and dv the terms of SUB queries of a tile, from its row i on.
   METHOD void add(u32 shared, u32 tile, int i, const Shape &a) {
-    if constexpr (CHOSEN) {
-      if (!any(chosen(shared, i + (thread_now() & 31)) != 0)) return;
-    } else {
-      int from = gap(shared, tile, i), key = (thread_now() >> 5) % KW * 16;
-      int keys = (int)load_shared_4(shared + NOTES_AT + 16)[3]; // keys also equals the place after the last query's
-      if (key >= keys || from >= keys || blind(from, from + SUB - 1, key, key + 15, a.window)) return; // the same for all of the warp
-    }
+    int from = gap(shared, tile, i), key = (thread_now() >> 5) % KW * 16;
+    int keys = (int)load_shared_4(shared + NOTES_AT + 16)[3]; // keys also equals the place after the last query's
+    if (key >= keys || from >= keys || blind(from, from + SUB - 1, key, key + 15, a.window)) return; // the same for all of the warp
     u32 stage = shared + STAGE_AT + tile % STAGES * STAGE, q = stage + i * Tile::PITCH, floats = stage + LSE_AT + i * 4;
     int thread = thread_now(), lane = thread & 31, warp = thread >> 5, own = warp % KW * 16, half = warp / KW * W;
     float p[SUB / 8][4], ds[SUB / 8][4];
@@ -194,10 +156,9 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
       load_shared(lse, floats + n * 32);
 #pragma unroll
       for (int e = 0; e < 4; e++) p[n][e] = exp2_approx(p[n][e] * factor - lse[e & 1] * LOG2E);
-      if constexpr (CHOSEN) keep_chosen(p[n], shared, i + n * 8);
     }
     int away = gap(shared, tile, i);
-    if (!CHOSEN && crosses(away, away + SUB - 1, 0, BN - 1, a.window)) {
+    if (crosses(away, away + SUB - 1, 0, BN - 1, a.window)) {
       away += (lane & 3) * 2 - own - (lane >> 2); // now from this lane's key to its query's place
       Seen seen = seen_within(a.window);
 #pragma unroll
@@ -237,7 +198,7 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
     int tiles = max_i(0, (see.high - see.low + BM - 1) / BM), group = a.heads / a.kv_heads;
     if (threadIdx_x == 0) {
       store_shared(shared + NOTES_AT, u32x4{(u32)w.q0, (u32)w.nq, (u32)see.low, (u32)tiles});
-      store_shared(shared + NOTES_AT + 16, u32x4{(u32)(w.head * group), (u32)(see.low + w.shift() - w.first), (u32)(tiles * group), (u32)(CHOSEN ? w.first : w.nk - w.first)});
+      store_shared(shared + NOTES_AT + 16, u32x4{(u32)(w.head * group), (u32)(see.low + w.shift() - w.first), (u32)(tiles * group), (u32)(w.nk - w.first)});
     }
     sync_threads(); // the notes are written
     if (STAGES == 2 && tiles > 0) fetch(shared, 0, q, dout, lse, delta, a);
@@ -255,12 +216,8 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
         fetch(shared, tile, q, dout, lse, delta, a);
       }
       copy_async_wait<0>();
-      sync_threads(); // the stage is there, everyone is done with the other and with bits
+      sync_threads(); // the stage is there, everyone is done with the other
       if (STAGES == 2 && tile + 1 < load_shared_4(shared + NOTES_AT + 16)[2]) fetch(shared, tile + 1, q, dout, lse, delta, a);
-      if constexpr (CHOSEN) {
-        choose(shared, tile, a);
-        sync_threads(); // the bits are there
-      }
 #pragma clang loop unroll(disable)
       for (int i = 0; i < BM; i += SUB) add(shared, tile, i, a);
     }
@@ -286,16 +243,12 @@ template <int D, int WARPS, int BN, int STAGES, bool KEEP> struct QueryGradients
 
   float dq[D / 8][4];
   u32 kept_q[KEPT][4], kept_do[KEPT][4];
-  Picks picks; // with SPARSE: the keys chosen for this lane's row of the warp, and the position of key
-  int at, key;
 
   // add adds to dq the terms of SUB keys, which lie at k in shared memory. gap is the distance from
   // the first of them to the place of the block's first query.
   METHOD void add(u32 shared, u32 k, const float (&lse)[2], const float (&delta)[2], int gap, const Shape &a) {
     int thread = thread_now(), lane = thread & 31, own = (thread >> 5) * 16;
-    u32 bits = 0;
-    if constexpr (CHOSEN) bits = picks.among<u32>(key, SUB, at), key += SUB;
-    if (CHOSEN ? !any(bits != 0) : blind(gap + own, gap + own + 15, 0, SUB - 1, a.window)) return; // the same for all of the warp
+    if (blind(gap + own, gap + own + 15, 0, SUB - 1, a.window)) return; // the same for all of the warp
     float p[SUB / 8][4], ds[SUB / 8][4];
     u32 b_lane = Tile::lane_b(k, lane), q_lane = Tile::lane_a(shared + own * Tile::PITCH, lane);
     product<D, SUB, 0, KEEP>(p, kept_q, q_lane, b_lane);
@@ -307,16 +260,7 @@ template <int D, int WARPS, int BN, int STAGES, bool KEEP> struct QueryGradients
 #pragma unroll
       for (int e = 0; e < 4; e++) p[n][e] = exp2_approx(p[n][e] * factor - lse[e >> 1] * LOG2E);
     if constexpr (CAPPED) times(p, slope);
-    if constexpr (CHOSEN) {
-#pragma unroll
-      for (int half = 0; half < 2; half++) {
-        u32 row = from_lane(bits, half * 8 + (lane >> 2)) >> (lane & 3) * 2;
-#pragma unroll
-        for (int n = 0; n < SUB / 8; n++)
-#pragma unroll
-          for (int e = 0; e < 2; e++) p[n][2 * half + e] = row >> (n * 8 + e) & 1 ? p[n][2 * half + e] : 0.0f;
-      }
-    } else if (crosses(gap, gap + BM - 1, 0, SUB - 1, a.window)) {
+    if (crosses(gap, gap + BM - 1, 0, SUB - 1, a.window)) {
       gap += own + (lane >> 2) - (lane & 3) * 2; // now from this lane's key to its query's place
       Seen seen = seen_within(a.window);
 #pragma unroll
@@ -376,11 +320,6 @@ template <int D, int WARPS, int BN, int STAGES, bool KEEP> struct QueryGradients
     int gap = w.first + w.shift() - key, rows = w.nk - key;
     i64 at = (w.k0 + key) * a.k_stride + (i64)(w.head / (a.heads / a.kv_heads)) * a.dim;
     u32 stage = shared + STAGE_AT;
-    if constexpr (CHOSEN) {
-      int lane = threadIdx_x & 31;
-      picks = picks_of(w, lane < 16 ? first + lane : w.nq, a);
-      this->at = this->key = 0;
-    }
     if (left > 0 && STAGES == 2) fetch(stage, k, v, a, at, rows);
     for (; left > 0; left--) {
       keep_here(at);

@@ -14,23 +14,22 @@ static constexpr int PITCH = WIDE + 1, SQUARE = TILE + 1; // odd: columns of row
 // The layout of shared memory, in floats: the two operands of a product, then one or two squares of
 // 64 by 64 results.
 static constexpr int LEFT = 0, RIGHT = TILE * PITCH, FIRST = 2 * TILE * PITCH, SECOND = FIRST + TILE * SQUARE;
-static constexpr int THIRD = SECOND + TILE * SQUARE;
 
 // Rows is an operand in global memory: rows rows that are stride elements apart. Further rows count
 // as zeros.
-template <class T> struct Rows {
-  const T *at;
+struct Rows {
+  const float *at;
   i64 stride;
   int rows; // further rows count as zeros
 };
 
-template <class T> DEV void load(float *to, const Rows<T> &from, int column, int dim) {
+DEV void load(float *to, const Rows &from, int column, int dim) {
   int thread = thread_now(), c = thread % WIDE;
-  const T *at = from.at + (i64)(thread / WIDE) * from.stride + column + c;
+  const float *at = from.at + (i64)(thread / WIDE) * from.stride + column + c;
   int rows = column + c < dim ? from.rows : 0;
 #pragma unroll 4
   for (int row = thread / WIDE; row < TILE; row += THREADS / WIDE, at += THREADS / WIDE * from.stride)
-    to[row * PITCH + c] = row < rows ? to_float(*at) : 0.0f;
+    to[row * PITCH + c] = row < rows ? *at : 0.0f;
 }
 
 DEV void zero(float (&s)[4][4]) {
@@ -41,7 +40,7 @@ DEV void zero(float (&s)[4][4]) {
 }
 
 // dots is s = A·Bᵀ.
-template <class T> DEV void dots(float (&s)[4][4], const Rows<T> &a, const Rows<T> &b, int dim, float *space) {
+DEV void dots(float (&s)[4][4], const Rows &a, const Rows &b, int dim, float *space) {
   int thread = thread_now(), x = thread % 16, y = thread / 16;
   zero(s);
 #pragma clang loop unroll(disable)
@@ -86,7 +85,7 @@ template <int C> struct Sums {
   }
 
   // add adds P·B to v, where P is a square of 64 by 64 in shared memory.
-  METHOD void add(const float *square, const Rows<float> &b, int dim, float *space) {
+  METHOD void add(const float *square, const Rows &b, int dim, float *space) {
     int thread = thread_now(), x = thread % 16, y = thread / 16;
 #pragma unroll
     for (int c = 0; c < C; c++) {
@@ -120,25 +119,6 @@ template <int C> struct Sums {
   }
 };
 
-// choose writes to bits (SPARSE) which of 64 keys are chosen for each of 64 queries. It returns false if
-// none is.
-DEV bool choose(u64 *bits, const Place &w, int query, int key, const Shape &a) {
-  int thread = thread_now();
-  sync_threads(); // everyone is done with the bits
-  if (thread < TILE) {
-    Picks picks = picks_of(w, query + thread, a);
-    int at = picks.position(key);
-    bits[thread] = picks.among<u64>(key, TILE, at);
-  }
-  sync_threads();
-  u64 all = 0;
-  for (int i = 0; i < TILE; i++) all |= bits[i];
-  return all != 0;
-}
-
-// chosen_of returns whether the key is chosen for the query, by their numbers in tiles.
-DEV bool chosen_of(const u64 *bits, int query, int key) { return bits[query] >> key & 1; }
-
 template <int C> DEV void forward(float *o, float *lse, const float *q, const float *k, const float *v, const Shape &a, float *space) {
   Place w;
   if (!find_place<TILE>(w, a, a.cu_q, true)) return;
@@ -148,14 +128,12 @@ template <int C> DEV void forward(float *o, float *lse, const float *q, const fl
   float m[4], l[4], factor = a.unit() * LOG2E;
 #pragma unroll
   for (int i = 0; i < 4; i++) m[i] = -INFINITY_F, l[i] = 0.0f;
-  Rows<float> queries = {q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first};
+  Rows queries = {q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first};
   Range keys = keys_seen(w, w.first, TILE, a.window);
-  u64 *bits = (u64 *)(space + SECOND);
   for (int key = keys.low; key < keys.high; key += TILE) {
-    if (CHOSEN && !choose(bits, w, w.first, key, a)) continue;
     i64 at = (w.k0 + key) * a.k_stride + (i64)(w.head / (a.heads / a.kv_heads)) * a.dim;
     float s[4][4];
-    dots(s, queries, Rows<float>{k + at, a.k_stride, w.nk - key}, a.dim, space);
+    dots(s, queries, Rows{k + at, a.k_stride, w.nk - key}, a.dim, space);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       float top = m[i], sum = 0.0f;
@@ -165,8 +143,7 @@ template <int C> DEV void forward(float *o, float *lse, const float *q, const fl
           float slope;
           s[i][j] = capped(s[i][j], slope, a);
         }
-        bool seen = CHOSEN ? chosen_of(bits, y + 16 * i, x + 16 * j) : sees(w.first + w.shift() + y + 16 * i, key + x + 16 * j, a.window);
-        s[i][j] = seen ? s[i][j] * factor : -INFINITY_F;
+        s[i][j] = sees(w.first + w.shift() + y + 16 * i, key + x + 16 * j, a.window) ? s[i][j] * factor : -INFINITY_F;
         top = max_f(top, s[i][j]);
       }
 #pragma unroll
@@ -180,7 +157,7 @@ template <int C> DEV void forward(float *o, float *lse, const float *q, const fl
       for (int c = 0; c < C; c++) sums.v[c][i][0] *= down, sums.v[c][i][1] *= down;
     }
     put(space + FIRST, s);
-    sums.add(space + FIRST, Rows<float>{v + at, a.k_stride, w.nk - key}, a.dim, space);
+    sums.add(space + FIRST, Rows{v + at, a.k_stride, w.nk - key}, a.dim, space);
   }
   float inverse[4];
 #pragma unroll
@@ -219,15 +196,13 @@ DEV void key_gradients(float *dk, float *dv, const float *q, const float *k, con
   sum_k.clear();
   sum_v.clear();
   i64 kv = (w.k0 + w.first) * a.k_stride + (i64)w.head * a.dim, stride = (i64)a.heads * a.dim;
-  Rows<float> keys = {k + kv, a.k_stride, w.nk - w.first}, values = {v + kv, a.k_stride, w.nk - w.first};
+  Rows keys = {k + kv, a.k_stride, w.nk - w.first}, values = {v + kv, a.k_stride, w.nk - w.first};
   Range see = queries_seeing(w, w.first, TILE, a.window);
   int group = a.heads / a.kv_heads;
-  u64 *bits = (u64 *)(space + THIRD);
   for (int head = w.head * group; head < (w.head + 1) * group; head++)
     for (int row = see.low; row < see.high; row += TILE) {
-      if (CHOSEN && !choose(bits, w, row, w.first, a)) continue;
-      Rows<float> queries = {q + (w.q0 + row) * a.q_stride + (i64)head * a.dim, a.q_stride, w.nq - row};
-      Rows<float> douts = {dout + (w.q0 + row) * stride + (i64)head * a.dim, stride, w.nq - row};
+      Rows queries = {q + (w.q0 + row) * a.q_stride + (i64)head * a.dim, a.q_stride, w.nq - row};
+      Rows douts = {dout + (w.q0 + row) * stride + (i64)head * a.dim, stride, w.nq - row};
       float p[4][4], ds[4][4];
       dots(p, keys, queries, a.dim, space);
       if constexpr (DK) dots(ds, values, douts, a.dim, space);
@@ -240,10 +215,7 @@ DEV void key_gradients(float *dk, float *dv, const float *q, const float *k, con
         if (query < w.nq) l = lse[at], d = delta[at];
 #pragma unroll
         for (int i = 0; i < 4; i++)
-          p[i][j] = gradient(ds[i][j], p[i][j],
-                             CHOSEN ? chosen_of(bits, x + 16 * j, y + 16 * i)
-                                    : query < w.nq && sees(query + w.shift(), w.first + y + 16 * i, a.window),
-                             l, d, a);
+          p[i][j] = gradient(ds[i][j], p[i][j], query < w.nq && sees(query + w.shift(), w.first + y + 16 * i, a.window), l, d, a);
       }
       if constexpr (DV) put(space + FIRST, p);
       if constexpr (DK) put(space + SECOND, ds);
@@ -264,8 +236,8 @@ DEV void query_gradients(float *dq, const float *q, const float *k, const float 
   Sums<C> sums;
   sums.clear();
   i64 stride = (i64)a.heads * a.dim;
-  Rows<float> queries = {q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first};
-  Rows<float> douts = {dout + (w.q0 + w.first) * stride + (i64)w.head * a.dim, stride, w.nq - w.first};
+  Rows queries = {q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first};
+  Rows douts = {dout + (w.q0 + w.first) * stride + (i64)w.head * a.dim, stride, w.nq - w.first};
   float l[4], d[4];
 #pragma unroll
   for (int i = 0; i < 4; i++) {
@@ -274,11 +246,9 @@ DEV void query_gradients(float *dq, const float *q, const float *k, const float 
     d[i] = delta[w.head * a.tq + w.q0 + row];
   }
   Range keys = keys_seen(w, w.first, TILE, a.window);
-  u64 *bits = (u64 *)(space + SECOND);
   for (int key = keys.low; key < keys.high; key += TILE) {
-    if (CHOSEN && !choose(bits, w, w.first, key, a)) continue;
     i64 at = (w.k0 + key) * a.k_stride + (i64)(w.head / (a.heads / a.kv_heads)) * a.dim;
-    Rows<float> these = {k + at, a.k_stride, w.nk - key}, values = {v + at, a.k_stride, w.nk - key};
+    Rows these = {k + at, a.k_stride, w.nk - key}, values = {v + at, a.k_stride, w.nk - key};
     float p[4][4], ds[4][4];
     dots(p, queries, these, a.dim, space);
     dots(ds, douts, values, a.dim, space);
@@ -286,9 +256,7 @@ DEV void query_gradients(float *dq, const float *q, const float *k, const float 
     for (int i = 0; i < 4; i++)
 #pragma unroll
       for (int j = 0; j < 4; j++)
-        gradient(ds[i][j], p[i][j],
-                 CHOSEN ? chosen_of(bits, y + 16 * i, x + 16 * j) : sees(w.first + w.shift() + y + 16 * i, key + x + 16 * j, a.window),
-                 l[i], d[i], a);
+        gradient(ds[i][j], p[i][j], sees(w.first + w.shift() + y + 16 * i, key + x + 16 * j, a.window), l[i], d[i], a);
     put(space + FIRST, ds);
     sums.add(space + FIRST, these, a.dim, space);
   }

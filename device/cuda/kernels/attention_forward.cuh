@@ -37,11 +37,6 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
   float o[MT][W / 8][4];
   u32 kept[KEPT][4];
 
-  // With SPARSE each lane has the number of one of the warp's queries, over all sequences, and at, the position of the
-  // chosen key after the tile's last one; 0: no key is left.
-  int query, at;
-  static_assert(!CHOSEN || (SPLIT == 1 && BN == 64));
-
   // own is the first of this warp's rows in the block, column the first of its columns.
   DEV int own(int thread) { return (thread >> 5) / SPLIT * MT * 16; }
   DEV int column(int thread) { return (thread >> 5) % SPLIT * W; }
@@ -174,25 +169,6 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
 #pragma unroll
         for (int e = 0; e < 4; e++)
           s[i][n][e] = seen.at(gap + i * 16 + (e >> 1) * 8 - n * 8 - (e & 1)) ? s[i][n][e] : -INFINITY_F;
-  }
-
-  // picks returns the keys chosen for this lane's query.
-  METHOD Picks picks(const Shape &a) { return Picks{a.chosen + (i64)query * a.top, a.top}; }
-
-  // mask_others sets the scores of keys that are not chosen to −∞. key is the tile's first.
-  METHOD void mask_others(float (&s)[MT][BN / 8][4], int key, const Shape &a) {
-    u64 bits = picks(a).template among_before<u64>(key, at);
-    int lane = thread_now() & 31;
-#pragma unroll
-    for (int i = 0; i < MT; i++)
-#pragma unroll
-      for (int half = 0; half < 2; half++) {
-        u64 row = from_lane(bits, i * 16 + half * 8 + (lane >> 2)) >> (lane & 3) * 2;
-#pragma unroll
-        for (int n = 0; n < BN / 8; n++)
-#pragma unroll
-          for (int e = 0; e < 2; e++) s[i][n][2 * half + e] = row >> (n * 8 + e) & 1 ? s[i][n][2 * half + e] : -INFINITY_F;
-      }
   }
 
   // softmax turns scores s into exponentials relative to each row's maximum, rounded into A
@@ -338,7 +314,7 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
 
   // add adds the terms of a tile of keys to the outputs. IDLE warps, which see nothing of the tile,
   // pass the same number of barriers as the others.
-  template <bool IDLE> METHOD void add(Source &from, int &left, int gap, int first_key, const Shape &a, u32 shared) {
+  template <bool IDLE> METHOD void add(Source &from, int &left, int gap, const Shape &a, u32 shared) {
     float s[MT][BN / 8][4];
     u32 p[MT][BN / 16][4];
     all_scores<IDLE, 0>(s, from, a, shared);
@@ -349,8 +325,7 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
     }
     if constexpr (!IDLE) {
       if constexpr (CAPPED) limit(s, a);
-      if constexpr (CHOSEN) mask_others(s, first_key, a);
-      else if (crosses(gap, gap + BM - 1, 0, BN - 1, a.window)) mask(s, gap, a.window);
+      if (crosses(gap, gap + BM - 1, 0, BN - 1, a.window)) mask(s, gap, a.window);
       softmax(p, s, a.unit() * LOG2E);
     }
     all_values<IDLE, 0>(p, from, left, a, shared);
@@ -377,16 +352,10 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
 #pragma unroll
         for (int e = 0; e < 4; e++) o[i][n][e] = 0.0f;
     }
-    if constexpr (CHOSEN) {
-      int row = w.first + own(threadIdx_x) + (threadIdx_x & 31);
-      bool real = (threadIdx_x & 31) < MT * 16 && row < w.nq;
-      query = real ? (int)w.q0 + row : 0;
-      at = real ? picks(a).position(w.nk) : 0;
-    }
-    for (; left > 0; gap += BN, key -= BN) {
+    for (; left > 0; gap += BN) {
       keep_here(from.at);
-      if (CHOSEN ? !any(at > 0 && picks(a).row[at - 1] >= key) : nothing_seen(gap, from.rows, a.window)) add<true>(from, left, gap, key, a, shared);
-      else add<false>(from, left, gap, key, a, shared);
+      if (nothing_seen(gap, from.rows, a.window)) add<true>(from, left, gap, a, shared);
+      else add<false>(from, left, gap, a, shared);
     }
     arrived();
     finish(out, lse, a, shared);

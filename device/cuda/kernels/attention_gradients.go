@@ -83,9 +83,9 @@ func gradients(l Launcher, a *op.AttentionBackward) bool {
 		n := min(some, a.KVHeads-from)
 		l.Launch(&attentionMarks, line(ceilDiv(marks.Len, 256)), line(256), 0, l.Params().Tensor(marks).I32(int(marks.Len)))
 		p := l.Params().Tensor(a.Sums).Tensor(marks).Tensor(a.DK).Tensor(a.DV).Tensor(a.Q).Tensor(a.K).Tensor(a.V).Tensor(a.DO).Tensor(a.LSE).Tensor(a.Delta)
-		launchHeads(l, &g.attentionKernel, a.TK, from, n, p.I64(int64(a.DKStride)), a.AttentionShape, a.QStride, a.KStride, keyFlags, nil)
+		launchHeads(l, &g.attentionKernel, a.TK, from, n, p.I64(int64(a.DKStride)), a.AttentionShape, a.QStride, a.KStride, keyFlags)
 		p = l.Params().Tensor(a.DQ).Tensor(a.Sums).Tensor(marks).I64(int64(a.DQStride)).I32(g.queries)
-		launchHeads(l, &k.round, a.TQ, from*group, n*group, p, a.AttentionShape, a.QStride, a.KStride, queryFlags, nil)
+		launchHeads(l, &k.round, a.TQ, from*group, n*group, p, a.AttentionShape, a.QStride, a.KStride, queryFlags)
 	}
 	return true
 }

@@ -124,7 +124,7 @@ func hopperForward(l Launcher, a *op.Attention) bool {
 	tensors := func(p *Params) *Params {
 		return p.TensorMap(q).TensorMap(keys).TensorMap(values).Tensor(a.O).Tensor(a.LSE)
 	}
-	launchAttention(l, &f.attentionKernel, a.TQ, a.Heads, 2, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, attentionReads|attentionWrites, nil)
+	launchAttention(l, &f.attentionKernel, a.TQ, a.Heads, 2, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, attentionReads|attentionWrites)
 	return true
 }
 
@@ -146,7 +146,7 @@ func hopperBackward(l Launcher, a *op.AttentionBackward) bool {
 			}
 			return p.Tensor(a.LSE).Tensor(a.Delta).I64(int64(stride))
 		}
-		launchAttention(l, k, total, heads, products, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, attentionReads|attentionWrites, nil)
+		launchAttention(l, k, total, heads, products, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, attentionReads|attentionWrites)
 	}
 	launch(&k.keys.attentionKernel, k.keys.across, int(k.keys.tile), a.TK, a.KVHeads, 4*a.Heads/max(a.KVHeads, 1), a.DKStride, a.DK, a.DV)
 	launch(&k.qs.attentionKernel, int(k.qs.tile), k.qs.across, a.TQ, a.Heads, 3, a.DQStride, a.DQ)

@@ -116,39 +116,3 @@ func splitHeads(t *testing.T, dev *rig) error {
 		Q: in[0], K: in[1], V: in[2], QStride: dim, KStride: dim, DQStride: dim, DKStride: dim, Delta: r.alloc(device.F32, n, 0)})
 	return r.s.err
 }
-
-// TestMissingBarriersOfChosenKeys removes every barrier of the kernels of attention to chosen keys in fp32, one at a time.
-// Each is needed.
-func TestMissingBarriersOfChosenKeys(t *testing.T) {
-	testkit.NotShort(t)
-	if testkit.Race {
-		t.Skip("slow under the race detector, which runs the same interpreter in TestOp")
-	}
-	withoutEachBarrier(t, "attention_sparse_f32_128", 1, chosenKeys)
-}
-
-// chosenKeys runs attention to chosen keys, forward and backward, in fp32. Queries choose keys of the first 64 and, after 128
-// queries, of the third 64.
-func chosenKeys(t *testing.T, dev *rig) error {
-	const n, dim, topK = 150, 70, 3
-	r := newAttentionRun(t, dev, device.F32, attentionCase{queries: []int{n}, heads: 1, kvHeads: 1, dim: dim})
-	var in [4]device.Tensor
-	for i := range in {
-		in[i], _ = r.random(n, dim, dim)
-	}
-	var chosen []int32
-	for i := range int32(n) {
-		chosen = append(chosen, 0, -1, -1)
-		if i > 128 {
-			chosen[i*topK+1], chosen[i*topK+2] = 128, i
-		}
-	}
-	keys, out := r.ints(chosen), func() device.Tensor { return r.alloc(device.F32, n*dim, 0) }
-	o, lse := out(), r.alloc(device.F32, n, 0)
-	op.Do[op.SparseAttention](dev, r.s, op.SparseAttention{Attention: op.Attention{AttentionShape: r.shape, O: o, LSE: lse, Q: in[0], K: in[1], V: in[2],
-		QStride: dim, KStride: dim}, Keys: keys, TopK: topK})
-	op.Do[op.SparseAttentionBackward](dev, r.s, op.SparseAttentionBackward{AttentionBackward: op.AttentionBackward{AttentionShape: r.shape, DQ: out(), DK: out(),
-		DV: out(), DO: in[3], O: o, LSE: lse, Q: in[0], K: in[1], V: in[2], QStride: dim, KStride: dim, DQStride: dim, DKStride: dim,
-		Delta: r.alloc(device.F32, n, 0)}, Keys: keys, TopK: topK})
-	return r.s.err
-}

@@ -53,16 +53,21 @@ const rowElements = 1 << 23
 
 // MatMul launches D = op(A)·op(B) [+ C] [+ Bias]; see op.MatMul. Every sum runs over k in order. K
 // may be split into at most ScratchBytes/(4·M·N) parts, whose sums are added in order. The shapes
-// and the alignment of the tensors alone determine tiles and parts.
+// and the alignment of the tensors alone determine tiles and parts. A batch takes a launch for each product.
 func MatMul(l Launcher, a *op.MatMul) {
-	m := *a
+	for i := range max(1, a.Batch.N) {
+		matMul(l, a.Product(i))
+	}
+}
+
+func matMul(l Launcher, m op.MatMul) {
 	if m.M == 0 || m.N == 0 {
 		return
 	}
-	if m.M == 1 {
+	if m.M == 1 && m.Batch.N == 0 {
 		m.TransA = false // a vector is its own transpose in memory
 	}
-	if m.N == 1 {
+	if m.N == 1 && m.Batch.N == 0 {
 		m.TransB = true
 	}
 	if m.K == 0 {
@@ -139,6 +144,7 @@ func matMulWith(l Launcher, m op.MatMul, t *matMulTile, parts int) {
 	part := l.Scratch(n*4).Tensor(device.F32, 0, n)
 	of := m
 	of.D, of.C, of.Bias = part, device.Tensor{}, device.Tensor{}
+	of.Batch.D.Row = m.N
 	matMulLaunch(l, of, t, slice, parts)
 	matMulParts(l, m, part, parts)
 }
@@ -153,7 +159,8 @@ func matMulLaunch(l Launcher, m op.MatMul, t *matMulTile, slice int64, parts int
 	}
 	p := l.Params()
 	p.Tensor(m.D).Tensor(m.A).Tensor(m.B).Tensor(m.C).Tensor(m.Bias)
-	p.I32(m.M).I32(m.N).I32(m.K).I32(int(slice)).I32(matMulFlags(m))
+	a, b, d := m.Stored()
+	p.I32(m.M).I32(m.N).I32(m.K).I32(a.Row).I32(b.Row).I32(d.Row).I32(int(slice)).I32(matMulFlags(m))
 	grid := Dim3{uint32(ceilDiv(int64(m.M), t.m) * ceilDiv(int64(m.N), t.n)), uint32(parts), 1}
 	l.Launch(&t.kernels[k], grid, Dim3{t.threads, 1, 1}, t.kernels[k].Shared, p)
 }
@@ -162,7 +169,8 @@ func matMulLaunch(l Launcher, m op.MatMul, t *matMulTile, slice int64, parts int
 func matMulParts(l Launcher, m op.MatMul, part device.Tensor, parts int) {
 	const threads = 256
 	p := l.Params()
-	p.Tensor(m.D).Tensor(part).Tensor(m.C).Tensor(m.Bias).I32(m.M).I32(m.N).I32(parts).I32(matMulFlags(m))
+	_, _, d := m.Stored()
+	p.Tensor(m.D).Tensor(part).Tensor(m.C).Tensor(m.Bias).I32(m.M).I32(m.N).I32(d.Row).I32(parts).I32(matMulFlags(m))
 	blocks := ceilDiv(int64(m.M)*int64(m.N), threads)
 	l.Launch(&matMulSum, Dim3{uint32(blocks), 1, 1}, Dim3{threads, 1, 1}, 0, p)
 }
@@ -174,21 +182,17 @@ func matMulFlags(m op.MatMul) int {
 		flags |= matMulBF16
 	}
 	four := uintptr(4 * m.D.DType.Size())
-	if m.N%4 == 0 && m.D.Addr%four == 0 && m.C.Addr%four == 0 {
+	a, b, d := m.Stored()
+	if m.N%4 == 0 && d.Row%4 == 0 && m.D.Addr%four == 0 && m.C.Addr%four == 0 {
 		flags |= matMulFour
 	}
-	chunks := func(t device.Tensor, row int) bool { return t.Addr%16 == 0 && row%8 == 0 && row < rowElements }
-	rowA, rowB := m.K, m.N
-	if m.TransA {
-		rowA = m.M
+	chunks := func(t device.Tensor, x op.Matrix) bool {
+		return t.Addr%16 == 0 && (x.Row|x.Cols)%8 == 0 && x.Row < rowElements
 	}
-	if m.TransB {
-		rowB = m.K
-	}
-	if chunks(m.A, rowA) {
+	if chunks(m.A, a) {
 		flags |= matMulAChunks
 	}
-	if chunks(m.B, rowB) {
+	if chunks(m.B, b) {
 		flags |= matMulBChunks
 	}
 	return flags

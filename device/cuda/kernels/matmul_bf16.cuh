@@ -37,9 +37,9 @@ template <int ROWS, int BK, int THREADS, bool ALONG> struct Operand {
   METHOD int line() const { return threadIdx_x / CHUNKS; }
   METHOD int chunk() const { return threadIdx_x % CHUNKS; }
 
-  METHOD void start(const void *matrix, int first_row, int count, int K, int k) {
+  METHOD void start(const void *matrix, int first_row, int count, int stride, int k) {
     base = (const u16 *)matrix;
-    first = first_row, rows = count, ld = ALONG ? K : count;
+    first = first_row, rows = count, ld = stride;
     to = T::at(line(), chunk());
     // For rows beyond the last, the last row is read again. Their results are not stored.
     if (ALONG) {
@@ -147,7 +147,7 @@ template <class S, int MT, int NT> DEV void put_sums(const Out &o, u8 *shared, f
   }
 }
 
-template <class S, bool TA, bool TB, bool CHUNKED> DEV void matmul(const Out &o, const void *a, const void *b, int K, int slice) {
+template <class S, bool TA, bool TB, bool CHUNKED> DEV void matmul(const Out &o, const void *a, const void *b, int K, int lda, int ldb, int slice) {
   constexpr int MT = S::WM / 16, NT = S::WN / 16, KT = S::BK / 16;
   using From = Source<S, TA, TB, CHUNKED>;
   using A = From::A;
@@ -156,8 +156,8 @@ template <class S, bool TA, bool TB, bool CHUNKED> DEV void matmul(const Out &o,
   Tile tile = tile_of<S::BM, S::BN>(o.M, o.N);
   From from;
   from.k = blockIdx_y * slice, from.end = min_i(K - from.k, slice) + from.k, from.flags = o.flags;
-  from.a.start(a, tile.row, o.M, K, from.k);
-  from.b.start(b, tile.col, o.N, K, from.k);
+  from.a.start(a, tile.row, o.M, lda, from.k);
+  from.b.start(b, tile.col, o.N, ldb, from.k);
   int tiles = (from.end - from.k + S::BK - 1) / S::BK;
 
   int warp = threadIdx_x >> 5;
@@ -216,11 +216,13 @@ template <class S, bool TA, bool TB, bool CHUNKED> DEV void matmul(const Out &o,
 }
 
 // MATMUL_KERNELS defines the four kernels of a shape: name_nn, _tn (A transposed), _nt (B
-// transposed), _tt. If K is split, block row y computes k from y·slice to (y+1)·slice.
-#define MATMUL_KERNEL(name, S, TA, TB, CHUNKED, BLOCKS)                                                                       \
-  __global__ __launch_bounds__(S::THREADS, BLOCKS) void name(void *d, const void *a, const void *b, const void *c,            \
-                                                             const float *bias, int M, int N, int K, int slice, int flags) { \
-    matmul<S, TA, TB, CHUNKED>(out_of(d, c, bias, M, N, flags), a, b, K, slice);                                              \
+// transposed), _tt. Rows in memory are lda, ldb and ldd elements apart. If K is split, block row y
+// computes k from y·slice to (y+1)·slice.
+#define MATMUL_KERNEL(name, S, TA, TB, CHUNKED, BLOCKS)                                                                     \
+  __global__ __launch_bounds__(S::THREADS, BLOCKS) void name(void *d, const void *a, const void *b, const void *c,          \
+                                                             const float *bias, int M, int N, int K, int lda, int ldb,     \
+                                                             int ldd, int slice, int flags) {                              \
+    matmul<S, TA, TB, CHUNKED>(out_of(d, c, bias, M, N, ldd, flags), a, b, K, lda, ldb, slice);                             \
   }
 #define MATMUL_KERNELS(name, S, CHUNKED, BLOCKS)            \
   MATMUL_KERNEL(name##_nn, S, false, false, CHUNKED, BLOCKS) \

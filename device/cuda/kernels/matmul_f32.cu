@@ -32,8 +32,8 @@ template <int ROWS, int THREADS, bool ALONG> struct Operand {
   u32 to;            // where the first element goes in the tile
   int line, left;    // the thread's first line; if lines are rows, the number of lines from it on
 
-  METHOD void start(const float *matrix, int first, int rows, int K, int k) {
-    ld = ALONG ? K : rows;
+  METHOD void start(const float *matrix, int first, int rows, int stride, int k) {
+    ld = stride;
     line = ALONG ? threadIdx_x / 8 : threadIdx_x / ROWS;
     int at = ALONG ? threadIdx_x % 8 : threadIdx_x % ROWS;
     if (ALONG) {
@@ -70,7 +70,8 @@ template <int ROWS, int THREADS, bool ALONG> struct Operand {
 };
 
 template <int BM, int BN, bool TA, bool TB>
-DEV void matmul(void *d, const float *a, const float *b, const void *c, const float *bias, int M, int N, int K, int slice, int flags) {
+DEV void matmul(void *d, const float *a, const float *b, const void *c, const float *bias, int M, int N, int K, int lda, int ldb, int ldd, int slice,
+                int flags) {
   using A = Operand<BM, BM * BN / 64, !TA>;
   using B = Operand<BN, BM * BN / 64, TB>;
   constexpr int THREADS = BM * BN / 64, A_BYTES = BK * A::LINE, BYTES = A_BYTES + BK * B::LINE;
@@ -81,8 +82,8 @@ DEV void matmul(void *d, const float *a, const float *b, const void *c, const fl
   int tiles = (left + BK - 1) / BK;
   A from_a;
   B from_b;
-  from_a.start(a, tile.row, M, K, k);
-  from_b.start(b, tile.col, N, K, k);
+  from_a.start(a, tile.row, M, lda, k);
+  from_b.start(b, tile.col, N, ldb, k);
   auto fetch = [&](int stage) INLINE {
     from_a.fetch(ring + stage * BYTES, left);
     from_b.fetch(ring + stage * BYTES + A_BYTES, left);
@@ -132,7 +133,7 @@ DEV void matmul(void *d, const float *a, const float *b, const void *c, const fl
   sync_threads();
 
   static_assert(THREADS / 32 * STAGE_FLOATS<64> * 4 <= BYTES * STAGES, "");
-  Out o = out_of(d, c, bias, M, N, flags);
+  Out o = out_of(d, c, bias, M, N, ldd, flags);
   float *stage = (float *)shared + warp * STAGE_FLOATS<64>;
   int halves = min_i(2, (M - tile.row - warp_row + 15) / 16);
 #pragma clang loop unroll(disable)
@@ -150,12 +151,13 @@ DEV void matmul(void *d, const float *a, const float *b, const void *c, const fl
   }
 }
 
-// MATMUL_KERNELS defines the four kernels of a tile. If K is split, block row y computes k from
-// y·slice to (y+1)·slice.
-#define MATMUL_KERNEL(name, BM, BN, TA, TB, BLOCKS)                                                                               \
-  __global__ __launch_bounds__(BM *BN / 64, BLOCKS) void name(void *d, const float *a, const float *b, const void *c,            \
-                                                              const float *bias, int M, int N, int K, int slice, int flags) {    \
-    matmul<BM, BN, TA, TB>(d, a, b, c, bias, M, N, K, slice, flags);                                                              \
+// MATMUL_KERNELS defines the four kernels of a tile. Rows in memory are lda, ldb and ldd elements
+// apart. If K is split, block row y computes k from y·slice to (y+1)·slice.
+#define MATMUL_KERNEL(name, BM, BN, TA, TB, BLOCKS)                                                                    \
+  __global__ __launch_bounds__(BM *BN / 64, BLOCKS) void name(void *d, const float *a, const float *b, const void *c, \
+                                                              const float *bias, int M, int N, int K, int lda,        \
+                                                              int ldb, int ldd, int slice, int flags) {               \
+    matmul<BM, BN, TA, TB>(d, a, b, c, bias, M, N, K, lda, ldb, ldd, slice, flags);                                    \
   }
 #define MATMUL_KERNELS(name, BM, BN, BLOCKS)            \
   MATMUL_KERNEL(name##_nn, BM, BN, false, false, BLOCKS) \

@@ -12,19 +12,20 @@ static constexpr int D_FOUR = 2;   // rows of D, C may be accessed by four eleme
 static constexpr int A_CHUNKS = 4; // rows of A may be read by 16 bytes
 static constexpr int B_CHUNKS = 8; // rows of B may be read by 16 bytes
 
-// Out is the result D (M, N) of a product, with C and the bias that are added to it.
+// Out is the result D (M, N) of a product, with C and the bias that are added to it. Rows of D and C
+// are ld elements apart.
 struct Out {
   u8 *d;
   const u8 *c;       // (M, N) of D's type, or null; may be d
   const float *bias; // (N) or null
-  int M, N, flags;
+  int M, N, ld, flags;
 };
 
 // out_of returns where block row y writes: to D or, if K is split, to matrix y of the partial sums
 // (gridDim.y, M, N) f32.
-DEV Out out_of(void *d, const void *c, const float *bias, int M, int N, int flags) {
+DEV Out out_of(void *d, const void *c, const float *bias, int M, int N, int ld, int flags) {
   i64 at = (i64)blockIdx_y * M * N * 4;
-  return {(u8 *)d + at, (const u8 *)c, bias, M, N, flags};
+  return {(u8 *)d + at, (const u8 *)c, bias, M, N, ld, flags};
 }
 
 // floats and set read and write four elements of the result D. These are fp32 (f32x4) or bf16 (u32x2).
@@ -35,7 +36,7 @@ DEV void set(u32x2 *p, f32x4 v) { *p = u32x2{pack_bf16(v.x, v.y), pack_bf16(v.z,
 
 // put writes element (row, col) of D, plus those of C and the bias.
 DEV void put(const Out &o, int row, int col, float v) {
-  i64 at = (i64)row * o.N + col;
+  i64 at = (i64)row * o.ld + col;
   if (o.bias) v += o.bias[col];
   if (o.flags & D_BF16) {
     if (o.c) v += to_float(((const bf16 *)o.c)[at]);
@@ -85,7 +86,7 @@ template <int W, int BATCH> DEV void put_rows(const Out &o, const float *stage, 
   const float *from = stage + lane / LANES * (W + 8) + lane % LANES * 4;
   f32x4 bias = {0, 0, 0, 0};
   if (o.bias) bias = f32x4{o.bias[col], o.bias[col + 1], o.bias[col + 2], o.bias[col + 3]};
-  i64 at = (i64)row * o.N + col, step = (i64)STEP * o.N;
+  i64 at = (i64)row * o.ld + col, step = (i64)STEP * o.ld;
 #pragma unroll
   for (int p = 0; p < PASSES; p += BATCH) {
     f32x4 v[BATCH];

@@ -5,8 +5,8 @@
 static constexpr int THREADS = 256;
 
 extern "C" __global__ __launch_bounds__(THREADS) void matmul_sum(void *d, const float *part, const void *c, const float *bias, int M,
-                                                                 int N, int parts, int flags) {
-  Out o = {(u8 *)d, (const u8 *)c, bias, M, N, flags};
+                                                                 int N, int ldd, int parts, int flags) {
+  Out o = {(u8 *)d, (const u8 *)c, bias, M, N, ldd, flags};
   i64 at = (i64)blockIdx_x * THREADS + threadIdx_x, size = (i64)M * N;
   if (at >= size) return;
   float sum = 0.0f;

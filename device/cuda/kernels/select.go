@@ -36,7 +36,9 @@ func selectSegments(l Launcher, a *op.SelectKeys, most int) {
 		p := l.Params().Tensors(scratch, a.Q, a.K, a.W, a.CuQ, a.CuK).I32(a.Seqs).I32(from).I32(end)
 		p.I32(a.Heads).I32(a.Dim).I32(a.MaxK).F32(a.Scale).F32(a.WScale).I32(flags)
 		grid := Dim3{uint32(ceilDiv(int64(a.MaxK), tile)), uint32(ceilDiv(int64(end-from), group)), 1}
-		l.Launch(k, grid, line(threads), k.Shared, p)
+		if a.Heads > 0 { // else all scores are 0, and no query has more than TopK keys
+			l.Launch(k, grid, line(threads), k.Shared, p)
+		}
 		p = l.Params().Tensors(a.Keys, scratch, scratch.Slice(n, n), a.CuQ, a.CuK).I32(a.Seqs).I32(from).I32(a.MaxK).I32(a.TopK)
 		l.Launch(&selectKeys, line(int64(end-from)), line(threads), 0, p)
 	}

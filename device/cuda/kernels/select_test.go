@@ -1,7 +1,6 @@
 package kernels_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"os"
@@ -108,51 +107,4 @@ func selectSome(t *testing.T, dev *rig) error {
 		}
 	}
 	return nil
-}
-
-// TestAllKeysChosen: attention to chosen keys, which are all keys, gives the bits of attention without a choice.
-func TestAllKeysChosen(t *testing.T) {
-	testkit.NotShort(t)
-	const n, topK = 150, 160
-	chosen := make([]int32, n*topK)
-	for i := range chosen {
-		if chosen[i] = int32(i % topK); i%topK > i/topK {
-			chosen[i] = -1
-		}
-	}
-	for _, dt := range []device.DType{device.F32, device.BF16} {
-		for _, dim := range []int{100, 136} {
-			dev := newRig()
-			r := newAttentionRun(t, dev, dt, attentionCase{queries: []int{n}, heads: 2, kvHeads: 1, dim: dim})
-			q, _ := r.random(n, 2*dim, 2*dim)
-			k, _ := r.random(n, dim, dim)
-			v, _ := r.random(n, dim, dim)
-			do, _ := r.random(n, 2*dim, 2*dim)
-			keys := r.ints(chosen)
-			var got [2][]byte
-			for i := range got {
-				var out []device.Tensor
-				add := func(dt device.DType, n int) device.Tensor {
-					out = append(out, r.alloc(dt, n, 0))
-					return out[len(out)-1]
-				}
-				f := op.Attention{AttentionShape: r.shape, O: add(dt, 2*n*dim), LSE: add(device.F32, 2*n), Q: q, K: k, V: v, QStride: 2 * dim, KStride: dim}
-				b := op.AttentionBackward{AttentionShape: r.shape, DQ: add(dt, 2*n*dim), DK: add(dt, n*dim), DV: add(dt, n*dim), DO: do, O: f.O, LSE: f.LSE,
-					Q: q, K: k, V: v, QStride: 2 * dim, KStride: dim, DQStride: 2 * dim, DKStride: dim, Delta: add(device.F32, 2*n)}
-				if i == 0 {
-					kernels.Attention(r.s, &f)
-					kernels.AttentionBackward(r.s, &b)
-				} else {
-					op.Do[op.SparseAttention](dev, r.s, op.SparseAttention{Attention: f, Keys: keys, TopK: topK})
-					op.Do[op.SparseAttentionBackward](dev, r.s, op.SparseAttentionBackward{AttentionBackward: b, Keys: keys, TopK: topK})
-				}
-				for _, x := range out {
-					got[i] = append(got[i], dev.bytes(x.Mem())...)
-				}
-			}
-			if testkit.NoError(t, r.s.err); !bytes.Equal(got[0], got[1]) {
-				t.Errorf("%v, heads of %d: the bits differ", dt, dim)
-			}
-		}
-	}
 }

@@ -47,12 +47,14 @@ func (in *Inputs) runsSM90a() bool {
 	return len(in.Devices) > 0
 }
 
-// AttentionWords describes the kernels for the model's attention; "" for the CPU.
-func (in *Inputs) AttentionWords() string {
+// AttentionWords describes the kernels for the model's attention; "" for the CPU. chooses: an indexer may choose the keys.
+func (in *Inputs) AttentionWords(chooses bool) string {
 	c := in.Config
 	switch {
 	case c.Device != "cuda":
 		return ""
+	case chooses:
+		return "attention by the kernels for chosen keys"
 	case c.AttentionKernels == "auto" && len(in.Devices) == 0 && in.Profile == nil:
 		return "attention by the kernels for sm_90a where the GPU is one of these, else by those for all GPUs"
 	case in.Fuses():

@@ -148,7 +148,7 @@ func Show(run *save.Output, w io.Writer, asJSON bool, o Outlook) error {
 			"rows": nil, "recompute_keeps": run.Plan.Spec.Keep.String(), "kept_by_layer": run.Plan.KeptByLayer(), "pipeline": run.Plan.Depths,
 			"micro_batch_tokens": run.Config.Pipeline.MicroBatchTokens, "head_shards": run.Plan.Spec.Shards(), "experts": run.Plan.ExpertTraffic(), "lanes": run.Plan.Lane, "passing": known(passing), "bound": o.bound, "reference_pass": o.pass,
 			"prediction": o.prediction, "spared_seconds": o.spared, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep, "scaling": o.scaling, "hosting": o.hosting, "ranks": known(run.Plan.Ranks),
-			"device": run.Config.Device, "compute_dtype": run.Config.ComputeDType, "grad_dtype": run.Config.GradDType, "master_dtype": run.Config.MasterDType, "attention": known(run.AttentionWords())}
+			"device": run.Config.Device, "compute_dtype": run.Config.ComputeDType, "grad_dtype": run.Config.GradDType, "master_dtype": run.Config.MasterDType, "attention": known(run.AttentionWords(run.Plan.Spec.Chooses() != nil))}
 		if run.Data != nil {
 			out["rows"] = run.Data.Train().Rows()
 		}
@@ -192,7 +192,7 @@ func showText(out *save.Output, w io.Writer, t plan.Table, d save.Disk, passing 
 		}
 		fmt.Fprintf(w, "%d ranks%s: rank %d computes %s of the rows and keeps all that streams and its share of the rest\n", n, own, out.Plan.Rank, count((out.Config.RowsPerStep()+n-1)/n))
 	}
-	if words := out.AttentionWords(); words != "" {
+	if words := out.AttentionWords(out.Plan.Spec.Chooses() != nil); words != "" {
 		fmt.Fprintln(w, words)
 	}
 	if words := out.Plan.LaneWords(); words != "" {
