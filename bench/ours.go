@@ -66,7 +66,7 @@ type Details struct {
 	Keep             string      `json:"kept_for_backward"`
 	GradBF16         bool        `json:"grad_bf16"`
 	HeadShards       int         `json:"head_shards"`
-	Attention        string      `json:"attention_kernels,omitempty"` // fused, portable or sm90a, on a GPU
+	Attention        string      `json:"attention_kernels,omitempty"` // fused, portable, sm90a or sm90a_fused, on a GPU
 	Memory           plan.Table  `json:"memory"`
 	// Figures has the figures of a step and of memory. PredictedFor names the machine whose rates give the predictions.
 	// If there is none, Unpredicted is the reason.

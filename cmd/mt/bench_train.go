@@ -100,7 +100,7 @@ func (b *trainBench) flags(c *cobra.Command) {
 		}
 	}
 	f.IntVar(&b.ours.MicroTokens, "micro-batch-tokens", 0, "pipeline.micro_batch_tokens (default: automatic)")
-	f.StringVar(&b.ours.AttentionKernels, "attention-kernels", "auto", "attention_kernels on a GPU: auto, fused, portable or sm90a")
+	f.StringVar(&b.ours.AttentionKernels, "attention-kernels", "auto", "attention_kernels on a GPU: auto, fused, portable, sm90a or sm90a_fused")
 	f.BoolVar(&b.ours.TimedMatMul, "timed-matmul", false, "matmul: timed on a GPU: each product by the fastest algorithm of cuBLASLt")
 	f.BoolVar(&b.ours.NoClip, "no-clip", false, "without gradient clipping")
 	f.BoolVar(&b.ours.Profile, "profile", false, "time every operation on the device")
@@ -134,8 +134,8 @@ func (b *trainBench) check() error {
 	if d := b.ours.Device; d != "cpu" && d != "cuda" {
 		return config.Usagef("bench train: --device %q: want cpu or cuda", d)
 	}
-	if k := b.ours.AttentionKernels; !slices.Contains([]string{"auto", cuda.Fused, cuda.Portable, cuda.SM90a}, k) {
-		return config.Usagef("bench train: --attention-kernels %q: want auto, fused, portable or sm90a", k)
+	if k := b.ours.AttentionKernels; k != "auto" && !slices.Contains(cuda.AttentionChoices, k) {
+		return config.Usagef("bench train: --attention-kernels %q: want auto, fused, portable, sm90a or sm90a_fused", k)
 	}
 	if n := b.ours.Devices; n < 1 || n > 1 && b.ours.Profile {
 		return config.Usagef("bench train: --devices %d: want at least 1, and 1 with --profile", n)

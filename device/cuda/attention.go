@@ -3,6 +3,8 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"mt/cudart"
 	"mt/device"
@@ -10,14 +12,24 @@ import (
 )
 
 // The values of UseAttention: which kernels compute attention. Their results differ in the last
-// bits. Portable runs on every GPU. Fused is Portable, except that one kernel computes DQ, DK and
-// DV in the backward if the caller gives it memory for partial sums (op.AttentionBackward). SM90a
-// runs on GPUs of compute capability 9.0 only.
+// bits. Portable runs on every GPU. SM90a runs on GPUs of compute capability 9.0 only. Fused and
+// SM90aFused are the same, except that one kernel computes DQ, DK and DV in the backward, with the
+// memory for partial sums that the caller gives it (op.AttentionBackward).
 const (
-	Portable = "portable"
-	Fused    = "fused"
-	SM90a    = "sm90a"
+	Portable   = "portable"
+	Fused      = "fused"
+	SM90a      = "sm90a"
+	SM90aFused = "sm90a_fused"
 )
+
+// AttentionChoices are the values of UseAttention.
+var AttentionChoices = []string{Fused, Portable, SM90a, SM90aFused}
+
+// NeedsSums reports whether the backward of these kernels (a value of UseAttention) needs memory for partial sums.
+func NeedsSums(kernels string) bool { return kernels == Fused || kernels == SM90aFused }
+
+// IsSM90a reports whether these kernels (a value of UseAttention) are for sm_90a.
+func IsSM90a(kernels string) bool { return kernels == SM90a || kernels == SM90aFused }
 
 // capabilitySM90a is compute capability 9.0. Only GPUs of this capability run kernels for sm_90a; later GPUs do not.
 const capabilitySM90a = 90
@@ -47,16 +59,16 @@ func (d *dev) noteSM90a() {
 	}
 }
 
-// UseAttention makes attention use the kernels named Portable, Fused or SM90a. It returns an error
+// UseAttention makes attention use the kernels with a name of AttentionChoices. It returns an error
 // if the device cannot run them. It must be called before the first operation.
 func (d *dev) UseAttention(kernels string) error {
 	switch {
-	case kernels != Portable && kernels != Fused && kernels != SM90a:
-		return fmt.Errorf("there are no kernels %q for attention, but %s, %s and %s", kernels, Portable, Fused, SM90a)
-	case kernels == SM90a && !d.RunsSM90a():
+	case !slices.Contains(AttentionChoices, kernels):
+		return fmt.Errorf("there are no kernels %q for attention, but %s", kernels, strings.Join(AttentionChoices, ", "))
+	case IsSM90a(kernels) && !d.RunsSM90a():
 		return errors.New(d.lacksSM90a())
 	}
-	d.sm90a = kernels == SM90a
+	d.sm90a = IsSM90a(kernels)
 	return nil
 }
 

@@ -68,7 +68,7 @@ func TestAttentionKernelsAreKept(t *testing.T) {
 		scene
 		gpu      emu.Options
 		recorded string
-	}{{newest, hopper, "sm90a"}, {portable, hopper, "portable"}, {newest.in(t), ada, "fused"}} {
+	}{{newest, hopper, "sm90a_fused"}, {portable, hopper, "portable"}, {newest.in(t), ada, "fused"}} {
 		if out, err := c.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, c.gpu)}); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -86,11 +86,11 @@ func TestAttentionKernelsAreKept(t *testing.T) {
 	if out, err := got.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, ada)}); err == nil || !strings.Contains(err.Error(), "does not run kernels for sm_90a") {
 		t.Errorf("on a GPU that lacks them: %v\n%s", err, out)
 	}
-	older := emu.Options{Threads: 1, DriverVersion: 12020}
-	if out, err := got.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, older)}); err == nil || !strings.Contains(err.Error(), "update it to one for CUDA 12.4 (550) or newer") {
+	unsafe := emu.Options{Threads: 1, DriverVersion: 12020}
+	if out, err := got.train(t, t.Context(), settings.Hooks{Symbols: emulate(t, unsafe)}); err == nil || !strings.Contains(err.Error(), "update it to one for CUDA 12.4 (550) or newer") {
 		t.Errorf("with a driver that does not compile them safely: %v\n%s", err, out)
 	}
-	if out, err := got.with("attention_kernels: portable\n").train(t, t.Context(), settings.Hooks{Symbols: emulate(t, hopper)}); err == nil || !strings.Contains(err.Error(), "attention_kernels was sm90a, is portable") {
+	if out, err := got.with("attention_kernels: portable\n").train(t, t.Context(), settings.Hooks{Symbols: emulate(t, hopper)}); err == nil || !strings.Contains(err.Error(), "attention_kernels was sm90a_fused, is portable") {
 		t.Errorf("with other kernels in the same directory: %v\n%s", err, out)
 	}
 	branch := got.in(t).with("attention_kernels: portable\nresume_from_checkpoint: " + filepath.Join(got.out, "checkpoint-2") + "\n")
@@ -101,6 +101,16 @@ func TestAttentionKernelsAreKept(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	sameRun(t, got, newest)
+
+	older := newest.in(t).with("attention_kernels: sm90a\n")
+	older.stopAfter(t, 2, hopper)
+	if out, err := older.with("attention_kernels: auto\n").train(t, t.Context(), settings.Hooks{Symbols: emulate(t, hopper)}); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	raw, err := os.ReadFile(filepath.Join(older.out, settings.ConfigFile))
+	if err != nil || !strings.Contains(string(raw), "attention_kernels: sm90a\n") {
+		t.Errorf("config.yaml of a run that began with sm90a, %v:\n%s", err, raw)
+	}
 
 	got = portable.in(t)
 	got.stopAfter(t, 2, hopper)

@@ -180,6 +180,7 @@ template <int COUNT> DEV void load_floats(u32 dst, const float *src, int n) {
   }
 }
 
+DEV void store_shared(u32 to, u32 v) { asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(v) : "memory"); }
 DEV void load_shared(float (&d)[2], u32 address) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(d[0]), "=f"(d[1]) : "r"(address));
 }

@@ -83,7 +83,6 @@ template <int D, int N, int W, int OFFSET> DEV void add_product(float (&c)[W / 8
     }
 }
 
-DEV void store_shared(u32 to, u32 v) { asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(v) : "memory"); }
 DEV void store_shared(u32 to, u32x4 v) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
 }

@@ -62,8 +62,7 @@ func gradientsTake(a *op.AttentionBackward) *gradientKernels {
 }
 
 // gradients launches the kernel that computes all gradients of a; Delta must already be written. It
-// returns false, and does nothing, if there is no such kernel for a. If Sums has room for some
-// heads only, it launches the kernel for one group of heads after another.
+// returns false, and does nothing, if there is no such kernel for a.
 func gradients(l Launcher, a *op.AttentionBackward) bool {
 	k := gradientsTake(a)
 	if k == nil {
@@ -73,6 +72,14 @@ func gradients(l Launcher, a *op.AttentionBackward) bool {
 	if g.Shared > l.SharedBytes() {
 		g = &k.small
 	}
+	launchGradients(l, a, k, g, func(p *Params) *Params { return p.Tensor(a.Q).Tensor(a.K).Tensor(a.V).Tensor(a.DO) })
+	return true
+}
+
+// launchGradients launches g, and k's kernel that rounds the sums to DQ. The function inputs appends
+// g's parameters for Q, K, V and DO. If Sums has room for some heads only, the kernels are launched
+// for one group of heads after another.
+func launchGradients(l Launcher, a *op.AttentionBackward, k *gradientKernels, g *gradientKernel, inputs func(*Params) *Params) {
 	group, units := a.Heads/a.KVHeads, a.TQ/unit+a.Seqs
 	some := min(int(a.Sums.Len)/(group*units*unit*k.dim), headsAtOnce(l.MostWork(a.Q.DType), a.KVHeads, 5*group, a.AttentionShape))
 	some = int(ceilDiv(int64(a.KVHeads), ceilDiv(int64(a.KVHeads), int64(some)))) // split the heads evenly over the launches
@@ -82,10 +89,9 @@ func gradients(l Launcher, a *op.AttentionBackward) bool {
 	for from := 0; from < a.KVHeads; from += some {
 		n := min(some, a.KVHeads-from)
 		l.Launch(&attentionMarks, line(ceilDiv(marks.Len, 256)), line(256), 0, l.Params().Tensor(marks).I32(int(marks.Len)))
-		p := l.Params().Tensor(a.Sums).Tensor(marks).Tensor(a.DK).Tensor(a.DV).Tensor(a.Q).Tensor(a.K).Tensor(a.V).Tensor(a.DO).Tensor(a.LSE).Tensor(a.Delta)
+		p := inputs(l.Params().Tensor(a.Sums).Tensor(marks).Tensor(a.DK).Tensor(a.DV)).Tensor(a.LSE).Tensor(a.Delta)
 		launchHeads(l, &g.attentionKernel, a.TK, from, n, p.I64(int64(a.DKStride)), a.AttentionShape, a.QStride, a.KStride, keyFlags)
 		p = l.Params().Tensor(a.DQ).Tensor(a.Sums).Tensor(marks).I64(int64(a.DQStride)).I32(g.queries)
 		launchHeads(l, &k.round, a.TQ, from*group, n*group, p, a.AttentionShape, a.QStride, a.KStride, queryFlags)
 	}
-	return true
 }

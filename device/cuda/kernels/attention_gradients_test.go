@@ -10,7 +10,7 @@ import (
 	"mt/internal/testkit"
 )
 
-// TestGradientsInAnyOrder: the kernel whose blocks wait for each other gives the same bits,
+// TestGradientsInAnyOrder: the kernels whose blocks wait for each other give the same bits,
 // whichever blocks begin first, however many run at a time, and however they take turns. Splitting
 // heads over launches changes no bit either. No block waits forever.
 func TestGradientsInAnyOrder(t *testing.T) {
@@ -18,11 +18,15 @@ func TestGradientsInAnyOrder(t *testing.T) {
 	if testkit.Race {
 		t.Skip("slow under the race detector")
 	}
-	for _, c := range []attentionCase{
+	for i, c := range []attentionCase{
 		{queries: []int{300, 140}, heads: 4, kvHeads: 2, dim: 64},
 		{queries: []int{400, 130}, keys: []int{520, 130}, heads: 1, kvHeads: 1, dim: 64, window: 200},
+		{queries: []int{300, 140}, heads: 4, kvHeads: 2, dim: 64},
+		{queries: []int{400, 130}, keys: []int{520, 130}, heads: 1, kvHeads: 1, dim: 128, window: 200},
 	} {
-		r := newAttentionRun(t, newRig(), device.BF16, c)
+		dev := newRig()
+		dev.sm90a = i >= 2
+		r := newAttentionRun(t, dev, device.BF16, c)
 		wide, narrow := c.heads*c.dim, c.kvHeads*c.dim
 		q, _ := r.random(r.o.TQ, wide, wide)
 		k, _ := r.random(r.tk, narrow, narrow)

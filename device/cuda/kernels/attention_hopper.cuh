@@ -18,6 +18,15 @@
 static constexpr int GROUPS_THREADS = 384, ROWS = 64; // threads of a block; rows of a warpgroup
 static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240; // registers of a thread, which begins with 168
 
+DEV void store_float(u32 to, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory"); }
+
+// anew returns a copy of a shape in which the compiler takes one field for unknown. So the compiler computes values
+// derived from the shape again, and does not keep them in registers.
+DEV Shape anew(Shape a) {
+  asm volatile("" : "+r"(a.some_heads));
+  return a;
+}
+
 // TilesOfKeys are the tiles of BN keys that a block of BM queries sees. The block goes over them
 // from the last to the first.
 template <int BM, int BN> struct TilesOfKeys {
@@ -39,6 +48,7 @@ template <int BM, int BN> struct TilesOfKeys {
 // row_of_thread returns a thread's first row among those of its warpgroup, in the layout of a wgmma
 // result. Its second row is 8 below.
 DEV int row_of_thread() { return ((threadIdx_x & 127) >> 5) * 16 + ((threadIdx_x & 31) >> 2); }
+DEV int row_of_thread(int thread) { return ((thread & 127) >> 5) * 16 + ((thread & 31) >> 2); }
 
 template <int F> DEV void clear(float (&c)[F][4]) {
 #pragma unroll

@@ -35,6 +35,7 @@ var hopper = map[int]*hopperKernels{64: hopperFor(64, 128, 128, 128), 128: hoppe
 // hopperKernels are the attention kernels for compute capability 9.0 and one head dimension.
 type hopperKernels struct {
 	forward, keys, qs hopperKernel
+	gradients         gradientKernel // all gradients at once; only for heads of 64 and 128 elements
 }
 
 type hopperKernel struct {
@@ -49,15 +50,18 @@ type hopperKernel struct {
 //   - forward: one of Q, two of K and two of V
 //   - dkdv: one of K and of V, two of Q and of DO, with LSE and Delta
 //   - dq: one of Q and of DO, two of K and of V
+//   - gradients: one of K and of V, two of Q, of DO and of dS, with LSE and Delta, and 48 bytes
 func hopperFor(dim, keys, dkdvKeys, dqKeys int) *hopperKernels {
-	const queries, dkdvQueries = 128, 64
+	const queries, dkdvQueries, all = 128, 64, 128
+	tile := 8192 / dim // queries of a tile of gradients
 	kernel := func(module, op string, tile, across, rows, floats int) hopperKernel {
 		k := Kernel{Module: fmt.Sprintf("%s_%d_sm90a", module, dim), Name: fmt.Sprintf("attention_sm90a_%s_d%d", op, dim), Shared: rows*dim*2 + floats*4 + 10*8}
 		return hopperKernel{attentionKernel{k, int64(tile), 384}, across}
 	}
 	return &hopperKernels{kernel("attention", "forward", queries, keys, queries+4*keys, 0),
 		kernel("attention_backward", "dkdv", dkdvKeys, dkdvQueries, 2*dkdvKeys+4*dkdvQueries, 4*dkdvQueries),
-		kernel("attention_backward", "dq", queries, dqKeys, 2*queries+4*dqKeys, 0)}
+		kernel("attention_backward", "dq", queries, dqKeys, 2*queries+4*dqKeys, 0),
+		gradientKernel{kernel("attention_gradients", "gradients", all, 0, 2*all+4*tile, 4*tile+all*tile+12).attentionKernel, tile}}
 }
 
 // Lacking is the reason why an attention runs on the kernels for all GPUs, although the GPU runs
@@ -136,11 +140,19 @@ func hopperBackward(l Launcher, a *op.AttentionBackward) bool {
 		return false
 	}
 	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
-	launch := func(k *attentionKernel, queries, keys, total, heads, products, stride int, out ...device.Tensor) {
+	maps := func(queries, keys int) func(*Params) *Params {
 		q, do := l.TensorMap(a.Q, wide, a.TQ, a.QStride, queries), l.TensorMap(a.DO, wide, a.TQ, wide, queries)
 		ks, vs := l.TensorMap(a.K, narrow, a.TK, a.KStride, keys), l.TensorMap(a.V, narrow, a.TK, a.KStride, keys)
+		return func(p *Params) *Params { return p.TensorMap(q).TensorMap(ks).TensorMap(vs).TensorMap(do) }
+	}
+	if all := gradientsTake(a); all != nil {
+		launchGradients(l, a, all, &k.gradients, maps(k.gradients.queries, int(k.gradients.tile)))
+		return true
+	}
+	launch := func(k *attentionKernel, queries, keys, total, heads, products, stride int, out ...device.Tensor) {
+		inputs := maps(queries, keys)
 		tensors := func(p *Params) *Params {
-			p.TensorMap(q).TensorMap(ks).TensorMap(vs).TensorMap(do)
+			inputs(p)
 			for _, t := range out {
 				p.Tensor(t)
 			}

@@ -10,15 +10,6 @@
 
 #include "attention_hopper.cuh"
 
-DEV void store_float(u32 to, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory"); }
-
-// anew returns a copy of a shape in which the compiler takes one field for unknown. So the compiler computes values
-// derived from the shape again, and does not keep them in registers.
-DEV Shape anew(Shape a) {
-  asm volatile("" : "+r"(a.some_heads));
-  return a;
-}
-
 // HopperKeyGradients computes in each block DK and DV of BN keys of one key head. A tile is BM
 // queries of a head: Q, DO, LSE and Delta, in one of STAGES buffers. For wide heads, registers have
 // no room for the sums of both gradients. Then BN is ROWS and the two consumer warpgroups share the
@@ -48,7 +39,8 @@ template <int D, int BN> struct HopperKeyGradients {
   }
 
   // produce is run by the producer warp: it has the TMA unit copy the block's keys and then one
-  // tile of queries after another to shared memory.
+  // tile of queries after another to shared memory. LSE and Delta of missing queries become zeros.
+  // Their P is then 1, so that P·DO and dS·Q are zeros; another LSE could make P infinite.
   DEV void produce(const Work &w, const TensorMap *q, const TensorMap *k, const TensorMap *v, const TensorMap *dout, const float *lse,
                    const float *delta, const Shape &a, u32 shared) {
     if (w.tiles == 0) return;
@@ -74,9 +66,9 @@ template <int D, int BN> struct HopperKeyGradients {
         }
 #pragma unroll
         for (int r = lane; r < BM; r += 32) {
-          i64 from = head * a.tq + w.place.q0 + min_i(first + r, w.place.nq - 1);
-          store_float(floats + r * 4, lse[from]);
-          store_float(floats + (BM + r) * 4, delta[from]);
+          i64 from = head * a.tq + w.place.q0 + first + r;
+          store_float(floats + r * 4, r < rows ? lse[from] : 0.0f);
+          store_float(floats + (BM + r) * 4, r < rows ? delta[from] : 0.0f);
         }
         if (rows < BM) {
           wait_for(shared + RAW, raw);

@@ -3,6 +3,7 @@ package kernels_test
 import (
 	"bytes"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func TestAttentionHopper(t *testing.T) {
 	if testkit.Race {
 		t.Skip("slow under the race detector, for which TestOp runs the same interpreter")
 	}
-	ran := map[string]bool{}
+	ran, shared := map[string]bool{}, regexp.MustCompile("^attention_(delta|marks|round)")
 	for _, c := range slices.Concat(attentionCases, hopperCases) {
 		kind := ""
 		switch {
@@ -65,7 +66,7 @@ func TestAttentionHopper(t *testing.T) {
 			dev.sm90a = true
 			newAttentionRun(t, dev, device.BF16, c).check()
 			for name := range dev.counts {
-				if !strings.HasPrefix(name, "attention_delta") && strings.Contains(name, "sm90a") != c.hopperTakes() {
+				if !shared.MatchString(name) && strings.Contains(name, "sm90a") != c.hopperTakes() {
 					t.Errorf("%s ran", name)
 				}
 			}
@@ -95,45 +96,72 @@ func TestLackingForSM90a(t *testing.T) {
 }
 
 // TestAttentionHopperNeighbours: values of a neighbouring sequence, even NaN, do not change a
-// sequence's results. Tiles across its end do load rows of both.
+// sequence's results. Tiles across its end do load rows of both. With low scores, exp(−LSE) is
+// infinite, so the P of rows that do not exist must not be exp(0 − LSE).
 func TestAttentionHopperNeighbours(t *testing.T) {
 	testkit.NotShort(t)
+	dev := newRig()
+	dev.sm90a = true
 	for _, dim := range []int{64, 128, 192, 256} {
-		dev := newRig()
-		dev.sm90a = true
-		var first [5][]byte
-		for _, foreign := range []float64{1, math.NaN()} {
-			const mine, rows = 70, 150
-			r := newAttentionRun(t, dev, device.BF16, attentionCase{queries: []int{mine, rows - mine}, heads: 1, kvHeads: 1, dim: dim})
-			var in [4]device.Tensor
-			for i := range in {
-				x, v := r.random(rows, dim, dim)
-				for j := mine * dim; j < len(v); j++ {
-					v[j] = foreign
+		for _, low := range []bool{false, true} {
+			for _, summed := range []bool{false, true} {
+				first := besideForeign(t, dev, dim, 1, low, summed)
+				for _, foreign := range []float64{1e30, math.NaN()} {
+					for i, got := range besideForeign(t, dev, dim, foreign, low, summed) {
+						if !bytes.Equal(first[i], got) {
+							t.Errorf("heads of %d, low scores %v, with sums %v: result %d differs with %v in the other sequence", dim, low, summed, i, foreign)
+						}
+					}
 				}
-				r.put(x, v)
-				in[i] = x
 			}
-			q, k, v, do := in[0], in[1], in[2], in[3]
-			o, lse, delta := r.alloc(device.BF16, rows*dim, 0), r.alloc(device.F32, rows, 0), r.alloc(device.F32, rows, 0)
-			dq, dk, dv := r.alloc(device.BF16, rows*dim, 0), r.alloc(device.BF16, rows*dim, 0), r.alloc(device.BF16, rows*dim, 0)
-			kernels.Attention(r.s, &op.Attention{AttentionShape: r.shape, O: o, LSE: lse, Q: q, K: k, V: v, QStride: dim, KStride: dim})
-			kernels.AttentionBackward(r.s, &op.AttentionBackward{AttentionShape: r.shape, DQ: dq, DK: dk, DV: dv, DO: do, O: o, LSE: lse,
-				Q: q, K: k, V: v, QStride: dim, KStride: dim, DQStride: dim, DKStride: dim, Delta: delta})
-			r.ok()
-			for i, x := range []device.Tensor{o, lse, dq, dk, dv} {
-				got := dev.bytes(x.Mem())
-				got = got[:len(got)/rows*mine]
-				if first[i] != nil && !bytes.Equal(first[i], got) {
-					t.Errorf("heads of %d: result %d differs with %v in the other sequence", dim, i, foreign)
-				}
-				first[i] = bytes.Clone(got)
-			}
-		}
-		if len(dev.slower) > 0 {
-			t.Error(dev.slower)
 		}
 	}
+	if len(dev.slower) > 0 {
+		t.Error(dev.slower)
+	}
+}
+
+// besideForeign returns the first sequence's O, LSE and gradients, all finite, where the second
+// sequence has only the value foreign. low: all of the first one's scores are below −300.
+func besideForeign(t *testing.T, dev *rig, dim int, foreign float64, low, summed bool) (out [5][]byte) {
+	t.Helper()
+	const mine, rows = 70, 150
+	r := newAttentionRun(t, dev, device.BF16, attentionCase{queries: []int{mine, rows - mine}, heads: 1, kvHeads: 1, dim: dim})
+	var in [4]device.Tensor
+	for i := range in {
+		x, v := r.random(rows, dim, dim)
+		for j := range v {
+			switch {
+			case j >= mine*dim:
+				v[j] = foreign
+			case low && i < 2: // Q and K
+				v[j] = float64(1-2*i) * 7
+			}
+		}
+		r.put(x, v)
+		in[i] = x
+	}
+	q, k, v, do := in[0], in[1], in[2], in[3]
+	o, lse, delta := r.alloc(device.BF16, rows*dim, 0), r.alloc(device.F32, rows, 0), r.alloc(device.F32, rows, 0)
+	dq, dk, dv := r.alloc(device.BF16, rows*dim, 0), r.alloc(device.BF16, rows*dim, 0), r.alloc(device.BF16, rows*dim, 0)
+	var sums device.Tensor
+	if n := r.shape.SumsLen(); summed && n > 0 {
+		sums = r.alloc(device.F32, n, 0)
+	}
+	kernels.Attention(r.s, &op.Attention{AttentionShape: r.shape, O: o, LSE: lse, Q: q, K: k, V: v, QStride: dim, KStride: dim})
+	kernels.AttentionBackward(r.s, &op.AttentionBackward{AttentionShape: r.shape, DQ: dq, DK: dk, DV: dv, DO: do, O: o, LSE: lse,
+		Q: q, K: k, V: v, QStride: dim, KStride: dim, DQStride: dim, DKStride: dim, Delta: delta, Sums: sums})
+	r.ok()
+	for i, x := range []device.Tensor{o, lse, dq, dk, dv} {
+		for j, y := range r.get(x)[:int(x.Len)/rows*mine] {
+			if math.IsNaN(y) || math.IsInf(y, 0) {
+				t.Fatalf("heads of %d, low scores %v, with sums %v, %v in the other sequence: result %d has %v at %d", dim, low, summed, foreign, i, y, j)
+			}
+		}
+		got := dev.bytes(x.Mem())
+		out[i] = bytes.Clone(got[:len(got)/rows*mine])
+	}
+	return out
 }
 
 // TestAttentionHopperNaN: a NaN in the input appears in the result; no maximum or mask hides it.

@@ -257,7 +257,7 @@ func (r *attentionRun) backwards(sums device.Tensor) []backwardBy {
 	switch all := []backwardBy{{}, {sums: sums}, whole, {}, {sums: sums}}; {
 	case testkit.LongAsked():
 		return all
-	case r.summed(&op.AttentionBackward{AttentionShape: r.shape, Q: device.Tensor{DType: r.dt}, Sums: sums}):
+	case kernels.Summed(&op.AttentionBackward{AttentionShape: r.shape, Q: device.Tensor{DType: r.dt}, Sums: sums}):
 		return all[:3]
 	default:
 		return all[:2]
@@ -269,12 +269,6 @@ func (r *attentionRun) backwards(sums device.Tensor) []backwardBy {
 type backwardBy struct {
 	sums   device.Tensor
 	shared int
-}
-
-// summed reports whether the kernel that computes all gradients with memory for sums computes a on
-// this rig.
-func (r *attentionRun) summed(a *op.AttentionBackward) bool {
-	return kernels.Summed(a) && !(r.dev.sm90a && r.c.hopperTakes())
 }
 
 // check compares the forward and all variants of the backward with the oracle.
@@ -331,7 +325,7 @@ func (r *attentionRun) check() {
 			Q: q, K: k, V: v, QStride: r.o.QStride, KStride: r.o.KStride, DQStride: r.o.DQStride, DKStride: r.o.DKStride, Delta: delta, Sums: by.sums}
 		kernels.AttentionBackward(r.s, a)
 		r.ok()
-		summed := r.summed(a)
+		summed := kernels.Summed(a)
 		bound := r.bound(dim+r.shape.MaxQ, 3) // the roundings of P, of dS and of the result
 		r.same("DQ", dq, wantQ, r.o.DQStride, wide, bound, 1)
 		r.same("DK", dk, wantK, r.o.DKStride, narrow, bound, 1)

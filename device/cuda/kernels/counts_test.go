@@ -117,7 +117,8 @@ func (r *rig) countOthers(t *testing.T) {
 	for _, c := range []struct {
 		dim, shared int
 		sm90a, sums bool
-	}{{dim: 96}, {dim: 64, sm90a: true}, {dim: 128, sm90a: true}, {dim: 192, sm90a: true}, {dim: 256, sm90a: true}, {dim: 96, sums: true},
+	}{{dim: 96}, {dim: 64, sm90a: true}, {dim: 128, sm90a: true}, {dim: 192, sm90a: true}, {dim: 256, sm90a: true}, {dim: 64, sm90a: true, sums: true},
+		{dim: 128, sm90a: true, sums: true}, {dim: 96, sums: true},
 		{dim: 96, sums: true, shared: 163 << 10}, {dim: 128, sums: true, shared: 163 << 10}} { // no case has heads of 96 elements, and none runs on sm_90a or has much shared memory
 		dim := c.dim
 		s.rig.sm90a, s.rig.shared = c.sm90a, c.shared

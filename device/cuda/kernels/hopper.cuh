@@ -175,3 +175,9 @@ DEV void multiply_add(float (&c)[32][4], const u32 (&a)[4], Operand b) {
   asm volatile(MULTIPLY(256, "{%128, %129, %130, %131}, %132, add, 1, 1, 1", "1")
                : SUMS_256(c) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b) : "memory");
 }
+
+// multiply_across starts c = Aᵀ·B, or c += Aᵀ·B with ADD, for 16 rows of A and B in shared memory.
+// The columns of both lie along K, so wgmma transposes them.
+template <bool ADD> DEV void multiply_across(float (&c)[8][4], Operand a, Operand b) {
+  asm volatile(MULTIPLY(64, "%32, %33, add, 1, 1, 1, 1", "%34") : SUMS_64(c) : "l"(a), "l"(b), "n"(ADD) : "memory");
+}

@@ -224,7 +224,7 @@ func (s *rigStream) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared i
 	s.seed++
 	l := ptx.Launch{Kernel: found, Grid: [3]uint32(dims(grid)), Block: [3]uint32(dims(block)), Shared: shared, Params: params.Bytes,
 		Memory: s.rig, Seed: s.seed, Together: s.rig.blocks, Period: s.rig.period, CheckGlobal: true, Count: &ptx.Count{}}
-	if s.rig.steady && strings.HasPrefix(found.Name, "attention_gradients") {
+	if s.rig.steady && strings.Contains(found.Name, "_gradients_") {
 		l.Threads = 1
 	}
 	if _, err := l.Run(); err != nil {

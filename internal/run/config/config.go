@@ -204,7 +204,7 @@ type Config struct {
 	Compress           string // none, byteplane
 	MicroBatchOrder    string // auto, zigzag, lanes
 	MatMul             string // heuristic, timed
-	AttentionKernels   string // auto, portable, sm90a
+	AttentionKernels   string // auto, fused, portable, sm90a, sm90a_fused
 	DeviceRates        string // auto, or a value that rates.Find understands
 	Devices            string // auto, a number, or a list of GPUs such as [0, 2]; see DeviceList
 	Threads            int    // 0: all cores

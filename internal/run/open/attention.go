@@ -17,15 +17,21 @@ func (in *Inputs) BestAttention() string {
 	case in.Config.Device == "cpu":
 		return cuda.Portable
 	case in.runsSM90a():
-		return cuda.SM90a
+		return cuda.SM90aFused
 	}
 	return cuda.Fused
 }
 
-// Fuses reports whether attention's backward uses the kernel that computes all its gradients at once. That kernel
+// Fuses reports whether attention's backward uses a kernel that computes all its gradients at once. That kernel
 // needs memory for partial sums.
-func (in *Inputs) Fuses() bool {
-	return in.Config.AttentionKernels == cuda.Fused || in.Config.AttentionKernels == "auto" && in.BestAttention() == cuda.Fused
+func (in *Inputs) Fuses() bool { return cuda.NeedsSums(in.attention()) }
+
+// attention returns the value of attention_kernels, resolved.
+func (in *Inputs) attention() string {
+	if in.Config.AttentionKernels == "auto" {
+		return in.BestAttention()
+	}
+	return in.Config.AttentionKernels
 }
 
 // runsSM90a reports whether all devices run kernels for sm_90a. These are the opened devices or, for a plan, the
@@ -57,7 +63,7 @@ func (in *Inputs) AttentionWords(chooses bool) string {
 		return "attention by the kernels for chosen keys"
 	case c.AttentionKernels == "auto" && len(in.Devices) == 0 && in.Profile == nil:
 		return "attention by the kernels for sm_90a where the GPU is one of these, else by those for all GPUs"
-	case in.Fuses():
+	case in.attention() == cuda.Fused:
 		return "attention by the kernels for all GPUs, all gradients by one"
 	case c.AttentionKernels == cuda.Portable:
 		return "attention by the kernels for all GPUs"

@@ -450,8 +450,8 @@ func (f *startSearch) chooseAttention() error {
 		c.AttentionKernels = f.BestAttention()
 	}
 	if c.Device == "cpu" {
-		if c.AttentionKernels == cuda.SM90a {
-			return c.Errorf("attention_kernels", "attention_kernels: sm90a: the CPU computes, and these are kernels of H100, H200 and GH200; give portable, which has no effect there")
+		if cuda.IsSM90a(c.AttentionKernels) {
+			return c.Errorf("attention_kernels", "attention_kernels: %s: the CPU computes, and these are kernels of H100, H200 and GH200; give portable, which has no effect there", c.AttentionKernels)
 		}
 		return nil
 	}

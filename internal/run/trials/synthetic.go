@@ -44,7 +44,7 @@ type SyntheticOptions struct {
 	DeviceMemory int64  // bytes per device; 0: all
 	NoClip       bool   // no gradient clipping: a layer's update starts when its gradient lands
 	Profile      bool   // time every operation of the first device
-	// AttentionKernels is the key attention_kernels: auto (or empty), fused, portable or sm90a.
+	// AttentionKernels is the key attention_kernels: auto (or empty), fused, portable, sm90a or sm90a_fused.
 	AttentionKernels string
 	TimedMatMul      bool // use the fastest algorithm for matrix products, like matmul: timed
 	Throttle         settings.Throttle
@@ -127,7 +127,7 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 func (s *Synthetic) resolve() (*plan.Run, error) {
 	o := s.o
 	q := o.request()
-	q.Fused = s.attention == cuda.Fused
+	q.Fused = cuda.NeedsSums(s.attention)
 	for i, dev := range s.devs {
 		use := dev.Usage()
 		if i == 0 || use.Limit < q.DeviceMemory {
@@ -198,7 +198,7 @@ func (s *Synthetic) chooseAttention() error {
 	switch s.attention = s.o.AttentionKernels; {
 	case s.attention != "" && s.attention != "auto":
 	case sm90a:
-		s.attention = cuda.SM90a
+		s.attention = cuda.SM90aFused
 	default:
 		s.attention = cuda.Fused
 	}

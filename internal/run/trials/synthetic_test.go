@@ -91,7 +91,7 @@ func TestSyntheticAttention(t *testing.T) {
 		sm90a  []bool
 		want   string
 		onLoan bool
-	}{{"auto", []bool{true}, "sm90a", true}, {"", []bool{false}, "fused", false}, {"auto", []bool{true, false}, "fused", false},
+	}{{"auto", []bool{true}, "sm90a_fused", true}, {"", []bool{false}, "fused", false}, {"auto", []bool{true, false}, "fused", false},
 		{"portable", []bool{true}, "portable", false}, {"auto", nil, "", false}} {
 		var by []string
 		s := &Synthetic{o: SyntheticOptions{AttentionKernels: c.asked}}
