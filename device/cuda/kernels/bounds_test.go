@@ -16,6 +16,7 @@ type bounded struct {
 	largest
 	shared   int
 	most     float64
+	seven    bool           // the backward has no memory for sums
 	launched map[string]int // launches, by kernel
 }
 
@@ -29,15 +30,19 @@ func (b *bounded) Launch(k *kernels.Kernel, _, _ kernels.Dim3, shared int, _ *ke
 func (b *bounded) SharedBytes() int              { return b.shared }
 func (b *bounded) MostWork(device.DType) float64 { return b.most }
 
-// attention launches attention over one sequence, and its backward with memory for sums. It returns
+// attention launches attention over one sequence, and its backward, with memory for sums unless b.seven is set. It returns
 // the number of launches of each kernel whose name starts with prefix.
 func (b *bounded) attention(prefix string, tokens, heads, kvHeads, dim int) map[string]int {
 	b.dt, b.launched = device.BF16, map[string]int{}
 	shape := op.AttentionShape{CuQ: b.ints(2), CuK: b.ints(2), Seqs: 1, TQ: tokens, TK: tokens, MaxQ: tokens, MaxK: tokens, Heads: heads, KVHeads: kvHeads, Dim: dim, Scale: 1}
 	q, k, lse := b.act(int64(tokens*heads*dim)), b.act(int64(tokens*kvHeads*dim)), b.f32(int64(tokens*heads))
+	sums := device.Tensor{}
+	if !b.seven {
+		sums = b.f32(int64(shape.SumsLen()))
+	}
 	kernels.Attention(b, &op.Attention{AttentionShape: shape, O: q, LSE: lse, Q: q, K: k, V: k, QStride: heads * dim, KStride: kvHeads * dim})
 	kernels.AttentionBackward(b, &op.AttentionBackward{AttentionShape: shape, DQ: q, DK: k, DV: k, DO: q, O: q, LSE: lse, Delta: lse, Q: q, K: k, V: k,
-		QStride: heads * dim, KStride: kvHeads * dim, DQStride: heads * dim, DKStride: kvHeads * dim, Sums: b.f32(int64(shape.SumsLen()))})
+		QStride: heads * dim, KStride: kvHeads * dim, DQStride: heads * dim, DKStride: kvHeads * dim, Sums: sums})
 	out := map[string]int{}
 	for name, n := range b.launched {
 		if strings.HasPrefix(name, prefix) {
@@ -84,15 +89,20 @@ func TestGradientsOfGroupsUnderAWatchdog(t *testing.T) {
 func TestHopperUnderAWatchdog(t *testing.T) {
 	const tokens, heads, kvHeads, dim = 256, 8, 2, 128
 	const product = 2 * tokens * tokens * dim // FLOPs of a head
-	for most, want := range map[float64]map[string]int{
-		0:             {"attention_sm90a_forward_d128": 1, "attention_sm90a_dkdv_d128": 1, "attention_sm90a_dq_d128": 1},
-		17 * product:  {"attention_sm90a_forward_d128": 1, "attention_sm90a_dkdv_d128": 2, "attention_sm90a_dq_d128": 2},
-		9.5 * product: {"attention_sm90a_forward_d128": 2, "attention_sm90a_dkdv_d128": 2, "attention_sm90a_dq_d128": 3},
-		1:             {"attention_sm90a_forward_d128": 8, "attention_sm90a_dkdv_d128": 2, "attention_sm90a_dq_d128": 8},
+	for most, want := range map[float64][4]int{ // launches of the forward; of keys' and of queries' gradients; of all gradients
+		0:             {1, 1, 1, 1},
+		17 * product:  {1, 2, 2, 2},
+		9.5 * product: {2, 2, 3, 2},
+		1:             {8, 2, 8, 2},
 	} {
-		b := &bounded{largest: largest{limits: limits{t: t, sm90a: true}}, shared: 227 << 10, most: most}
-		if got := b.attention("attention_sm90a", tokens, heads, kvHeads, dim); !maps.Equal(got, want) {
-			t.Errorf("at most %g of a head's product: launches %v, want %v", most/product, got, want)
+		for seven, want := range map[bool]map[string]int{
+			true:  {"attention_sm90a_forward_d128": want[0], "attention_sm90a_dkdv_d128": want[1], "attention_sm90a_dq_d128": want[2]},
+			false: {"attention_sm90a_forward_d128": want[0], "attention_sm90a_gradients_d128": want[3]},
+		} {
+			b := &bounded{largest: largest{limits: limits{t: t, sm90a: true}}, shared: 227 << 10, most: most, seven: seven}
+			if got := b.attention("attention_sm90a", tokens, heads, kvHeads, dim); !maps.Equal(got, want) {
+				t.Errorf("at most %g of a head's product: launches %v, want %v", most/product, got, want)
+			}
 		}
 	}
 }
