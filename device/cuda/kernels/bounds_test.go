@@ -88,7 +88,7 @@ func TestGradientsOfGroupsUnderAWatchdog(t *testing.T) {
 // limit of FLOPs allows.
 func TestHopperUnderAWatchdog(t *testing.T) {
 	const tokens, heads, kvHeads, dim = 256, 8, 2, 128
-	const product = 2 * tokens * tokens * dim // FLOPs of a head
+	const product = 2 * tokens * tokens * dim   // FLOPs of a head
 	for most, want := range map[float64][4]int{ // launches of the forward; of keys' and of queries' gradients; of all gradients
 		0:             {1, 1, 1, 1},
 		17 * product:  {1, 2, 2, 2},
