@@ -17,19 +17,19 @@ static constexpr int LEFT = 0, RIGHT = TILE * PITCH, FIRST = 2 * TILE * PITCH, S
 
 // Rows is an operand in global memory: rows rows that are stride elements apart. Further rows count
 // as zeros.
-struct Rows {
-  const float *at;
+template <class T> struct Rows {
+  const T *at;
   i64 stride;
   int rows; // further rows count as zeros
 };
 
-DEV void load(float *to, const Rows &from, int column, int dim) {
+template <class T> DEV void load(float *to, const Rows<T> &from, int column, int dim) {
   int thread = thread_now(), c = thread % WIDE;
-  const float *at = from.at + (i64)(thread / WIDE) * from.stride + column + c;
+  const T *at = from.at + (i64)(thread / WIDE) * from.stride + column + c;
   int rows = column + c < dim ? from.rows : 0;
 #pragma unroll 4
   for (int row = thread / WIDE; row < TILE; row += THREADS / WIDE, at += THREADS / WIDE * from.stride)
-    to[row * PITCH + c] = row < rows ? *at : 0.0f;
+    to[row * PITCH + c] = row < rows ? to_float(*at) : 0.0f;
 }
 
 DEV void zero(float (&s)[4][4]) {
@@ -40,7 +40,7 @@ DEV void zero(float (&s)[4][4]) {
 }
 
 // dots is s = A·Bᵀ.
-DEV void dots(float (&s)[4][4], const Rows &a, const Rows &b, int dim, float *space) {
+template <class T> DEV void dots(float (&s)[4][4], const Rows<T> &a, const Rows<T> &b, int dim, float *space) {
   int thread = thread_now(), x = thread % 16, y = thread / 16;
   zero(s);
 #pragma clang loop unroll(disable)
@@ -85,7 +85,7 @@ template <int C> struct Sums {
   }
 
   // add adds P·B to v, where P is a square of 64 by 64 in shared memory.
-  METHOD void add(const float *square, const Rows &b, int dim, float *space) {
+  METHOD void add(const float *square, const Rows<float> &b, int dim, float *space) {
     int thread = thread_now(), x = thread % 16, y = thread / 16;
 #pragma unroll
     for (int c = 0; c < C; c++) {
@@ -128,12 +128,12 @@ template <int C> DEV void forward(float *o, float *lse, const float *q, const fl
   float m[4], l[4], factor = a.unit() * LOG2E;
 #pragma unroll
   for (int i = 0; i < 4; i++) m[i] = -INFINITY_F, l[i] = 0.0f;
-  Rows queries = {q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first};
+  Rows<float> queries = {q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first};
   Range keys = keys_seen(w, w.first, TILE, a.window);
   for (int key = keys.low; key < keys.high; key += TILE) {
     i64 at = (w.k0 + key) * a.k_stride + (i64)(w.head / (a.heads / a.kv_heads)) * a.dim;
     float s[4][4];
-    dots(s, queries, Rows{k + at, a.k_stride, w.nk - key}, a.dim, space);
+    dots(s, queries, Rows<float>{k + at, a.k_stride, w.nk - key}, a.dim, space);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       float top = m[i], sum = 0.0f;
@@ -157,7 +157,7 @@ template <int C> DEV void forward(float *o, float *lse, const float *q, const fl
       for (int c = 0; c < C; c++) sums.v[c][i][0] *= down, sums.v[c][i][1] *= down;
     }
     put(space + FIRST, s);
-    sums.add(space + FIRST, Rows{v + at, a.k_stride, w.nk - key}, a.dim, space);
+    sums.add(space + FIRST, Rows<float>{v + at, a.k_stride, w.nk - key}, a.dim, space);
   }
   float inverse[4];
 #pragma unroll
@@ -196,13 +196,13 @@ DEV void key_gradients(float *dk, float *dv, const float *q, const float *k, con
   sum_k.clear();
   sum_v.clear();
   i64 kv = (w.k0 + w.first) * a.k_stride + (i64)w.head * a.dim, stride = (i64)a.heads * a.dim;
-  Rows keys = {k + kv, a.k_stride, w.nk - w.first}, values = {v + kv, a.k_stride, w.nk - w.first};
+  Rows<float> keys = {k + kv, a.k_stride, w.nk - w.first}, values = {v + kv, a.k_stride, w.nk - w.first};
   Range see = queries_seeing(w, w.first, TILE, a.window);
   int group = a.heads / a.kv_heads;
   for (int head = w.head * group; head < (w.head + 1) * group; head++)
     for (int row = see.low; row < see.high; row += TILE) {
-      Rows queries = {q + (w.q0 + row) * a.q_stride + (i64)head * a.dim, a.q_stride, w.nq - row};
-      Rows douts = {dout + (w.q0 + row) * stride + (i64)head * a.dim, stride, w.nq - row};
+      Rows<float> queries = {q + (w.q0 + row) * a.q_stride + (i64)head * a.dim, a.q_stride, w.nq - row};
+      Rows<float> douts = {dout + (w.q0 + row) * stride + (i64)head * a.dim, stride, w.nq - row};
       float p[4][4], ds[4][4];
       dots(p, keys, queries, a.dim, space);
       if constexpr (DK) dots(ds, values, douts, a.dim, space);
@@ -236,8 +236,8 @@ DEV void query_gradients(float *dq, const float *q, const float *k, const float 
   Sums<C> sums;
   sums.clear();
   i64 stride = (i64)a.heads * a.dim;
-  Rows queries = {q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first};
-  Rows douts = {dout + (w.q0 + w.first) * stride + (i64)w.head * a.dim, stride, w.nq - w.first};
+  Rows<float> queries = {q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first};
+  Rows<float> douts = {dout + (w.q0 + w.first) * stride + (i64)w.head * a.dim, stride, w.nq - w.first};
   float l[4], d[4];
 #pragma unroll
   for (int i = 0; i < 4; i++) {
@@ -248,7 +248,7 @@ DEV void query_gradients(float *dq, const float *q, const float *k, const float 
   Range keys = keys_seen(w, w.first, TILE, a.window);
   for (int key = keys.low; key < keys.high; key += TILE) {
     i64 at = (w.k0 + key) * a.k_stride + (i64)(w.head / (a.heads / a.kv_heads)) * a.dim;
-    Rows these = {k + at, a.k_stride, w.nk - key}, values = {v + at, a.k_stride, w.nk - key};
+    Rows<float> these = {k + at, a.k_stride, w.nk - key}, values = {v + at, a.k_stride, w.nk - key};
     float p[4][4], ds[4][4];
     dots(p, queries, these, a.dim, space);
     dots(ds, douts, values, a.dim, space);
