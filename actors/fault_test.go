@@ -162,9 +162,13 @@ func TestNonFiniteRunsNameTheLayer(t *testing.T) {
 		if layer == 0 || layer == 4 {
 			continue // no batch may use some rows of the embedding; the head has no output
 		}
-		for i, noClip := range []bool{false, true, true} {
+		for i, noClip := range []bool{false, true, true, false} {
 			tr := base()
-			tr.shards = i // the last has a head in parts
+			tr.shards = i // the last two have a head in parts, and the last has them on several lanes
+			for seed := int64(1); i == 3 && tr.head == nil; seed++ {
+				tr.copyTiles = true
+				tr = tr.withLanes(3, seed)
+			}
 			tr.noClip, tr.depths = noClip, plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1, ActivationSlots: 3, BatchesAhead: 1}
 			tr.steps, tr.maxNonFinite, tr.spoil = 10, 2, spoilWeights(layer)
 			_, err := tr.run(t)

@@ -25,7 +25,7 @@ type outputChecks struct{}
 type checkOutput struct{ enqueue }
 
 func (outputChecks) enqueued(v schedule.Visit, e enqueue) []effect {
-	if e.Out < 0 { // the head has no output; its losses are checked instead
+	if e.Out < 0 || v.Stage == schedule.HeadPart { // the head's losses are checked instead
 		return nil
 	}
 	checked := ActivationChecked{Prog: e.p.Seq, Layer: v.Layer, MicroBatch: e.p.Launches[e.Index].MicroBatch}
@@ -38,15 +38,17 @@ func (c checkOutput) start(r *lane, w work) error {
 	e := c.enqueue
 	l := e.p.Launches[e.Index]
 	v := e.p.Visits[l.Visit]
-	n := r.hidden(e.Out, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
+	tokens := e.p.Batch.MicroBatches[l.MicroBatch].Tokens
+	n := r.hidden(e.Out, tokens)
 	buf := n.Host
 	if buf == nil {
+		mem := n.Dev.Slice(0, int64(tokens*r.plan.Spec.StateWidth())).Mem()
 		var err error
-		if buf, err = r.dev.AllocHost(n.Dev.Mem().Bytes); err != nil {
+		if buf, err = r.dev.AllocHost(mem.Bytes); err != nil {
 			return r.launchError(e, v, err)
 		}
 		defer r.dev.FreeHost(buf)
-		r.compute.CopyD2H(buf, n.Dev.Mem())
+		r.compute.CopyD2H(buf, mem)
 	}
 	if err := r.compute.Sync(); err != nil {
 		return r.launchError(e, v, err)

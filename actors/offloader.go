@@ -17,12 +17,12 @@ import (
 // offloaderCore is the pure part of the Offloader.
 type offloaderCore struct {
 	offloaderSpec
-	programs map[int]*Pass // by Seq, while messages of the program may arrive
-	slabs    slabKeeper
-	waiting  []GradComputed
-	offers   map[transit]int            // activation slots that other lanes offer
-	leaving  map[transit]ActivationLeft // activations in host memory that wait for an offer
-	landedOf int                        // landed parts of the gradient of a head whose parts are on several lanes
+	programs    map[int]*Pass // by Seq, while messages of the program may arrive
+	slabs       slabKeeper
+	waiting     []GradComputed
+	offers      map[transit]int            // activation slots that other lanes offer
+	leaving     map[transit]ActivationLeft // activations in host memory that wait for an offer
+	partsLanded int                        // landed parts of the gradient of a head whose parts are on several lanes
 }
 
 // offloaderSpec has the settings of a run that an Offloader's core needs.
@@ -224,8 +224,8 @@ func (c *offloaderCore) step(msg message) []effect {
 	case GradComputed:
 		c.waiting = append(c.waiting, m)
 	case PartLanded:
-		if c.landedOf++; c.landedOf == len(c.head) {
-			c.landedOf = 0
+		if c.partsLanded++; c.partsLanded == len(c.head) {
+			c.partsLanded = 0
 			return []effect{m.Whole}
 		}
 		return nil

@@ -160,10 +160,11 @@ func (l *laneTracer) copying(s *countedStream, do task) {
 		p.name = "offload the gradient of " + l.tileName(e.Layer, e.Part)
 		l.follows("GradComputed", credit{gradBufferCredit, e.Buf, lane}, p)
 		slab := credit{kind: slabCredit, index: e.Slab}
-		if h := l.holds[slab]; h != nil && h.last.track == p.track {
-			l.uses(slab, p) // the parts of a layer land one after the other
+		name := "gradient of " + l.names[e.Layer]
+		if h := l.holds[slab]; h != nil && h.name == name && h.step == p.step {
+			l.uses(slab, p) // another part of the layer
 		} else {
-			l.takes(slab, "gradient of "+l.names[e.Layer], p)
+			l.takes(slab, name, p)
 		}
 	case offloadRouting:
 		p.name, p.step = "offload the routing of "+l.names[e.Layer], e.p.Step

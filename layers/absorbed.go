@@ -21,7 +21,7 @@ import (
 func (d dims) absorbed() dims {
 	r, wide := d.mla.KVRank, d.mla.KVRank+d.mla.RopeDim
 	d.kvHeads, d.headDim, d.ropeAt, d.q, d.kv, d.cached, d.qkv = 1, wide, r, d.heads*wide, wide, wide, (d.heads+1)*wide
-	d.raw, d.o, d.latent, d.late, d.output = d.qkv, d.heads*r, d.out, d.out*r, absorbedOutputs{}
+	d.raw, d.o, d.latent, d.valueProducts, d.output = d.qkv, d.heads*r, d.out, d.out*r, absorbedOutputs{}
 	return d
 }
 

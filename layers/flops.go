@@ -53,7 +53,7 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	if c.Mixes(block) {
 		n += s.inputsAgain(block, keep, d)
 		if d.normOut || c.HasMLP(block) && keep < KeepAll && !d.parallel { // the input of the norm of attention's output, or x2
-			if n += product(d.out, d.hidden) + 2*int64(d.late); d.beside {
+			if n += product(d.out, d.hidden) + 2*int64(d.valueProducts); d.beside {
 				n += product(c.Mamba2.Inner(), d.hidden)
 			}
 		}
@@ -82,7 +82,7 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 func (s Spec) inputsAgain(block int, keep Keep, d dims) (n int64) {
 	c := s.Config
 	if keep < KeepQKV {
-		n += 2 * (c.QKVProducts(block) - int64(d.late))
+		n += 2 * (c.QKVProducts(block) - int64(d.valueProducts))
 	}
 	if d.recurrent || d.beside {
 		r := c.Recurrence()
@@ -98,7 +98,7 @@ func (s Spec) inputsAgain(block int, keep Keep, d dims) (n int64) {
 		}
 	}
 	if l := d.mla; l != nil { // the latent vectors and, absorbed, the output projection's input
-		n += 2*int64(d.late) + 2*int64(d.hidden)*int64(l.QRank+l.KVRank+l.RopeDim)
+		n += 2*int64(d.valueProducts) + 2*int64(d.hidden)*int64(l.QRank+l.KVRank+l.RopeDim)
 	}
 	if d.groups && d.qkNorm { // the inputs of q/k norm's backward are not kept
 		n += 2 * c.QKVProducts(block)

@@ -17,10 +17,13 @@ import (
 // A gradient of a hidden state has the gradients of the passengers in their places. In the backward each reader adds to
 // them, so the block that makes the keys and values finds the sum over all readers.
 
-// HiddenWidth returns the elements per token of a hidden state with its passengers and, if parts of the head are on
-// several lanes, with the sums that they pass on (headshard.go).
+// StateWidth returns the elements per token of a hidden state with its passengers.
+func (s Spec) StateWidth() int { return s.Config.HiddenSize + s.passengers().width }
+
+// HiddenWidth returns StateWidth and, if parts of the head are on several lanes, the elements of the sums that they pass
+// on (headshard.go). In other hidden states this memory has no meaning.
 func (s Spec) HiddenWidth() int {
-	n := s.Config.HiddenSize + s.passengers().width
+	n := s.StateWidth()
 	if s.HeadLanes != nil {
 		n += int(sumBytes / s.Act.Size())
 	}

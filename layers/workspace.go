@@ -20,7 +20,7 @@ type dims struct {
 	qkv            int             // (H+2·KV)·D: a packed row of q, k, v; H·D more with an output gate
 	latent         int             // H·(N+V): of a row of mlaBuffers.kv
 	cached         int             // qkv: a row in the cache of generation
-	late           int             // multiply-adds per token between attention's output and the output projection, in absorbed latent attention
+	valueProducts  int             // multiply-adds per token between attention's output and the output projection, in absorbed latent attention
 	raw            int             // width of a row of the projection: qkv, (H+KV)·D if values are keys, or H·D if both are another block's
 	out            int             // H·D, with MLA H·V: input width of the output projection
 	outRole        model.Role      // of the output projection's weight

@@ -35,44 +35,52 @@ func (r *Run) play() (busy, end float64) {
 	return p.run()
 }
 
-// visitKey identifies the visits of one layer in one phase and stage. Their launches take equally
+// visitKey identifies the visits of a lane to one layer in one phase and stage. Their launches take equally
 // long in the simulation.
 type visitKey struct {
-	layer int
-	phase schedule.Phase
-	stage schedule.Stage
+	lane, layer int
+	phase       schedule.Phase
+	stage       schedule.Stage
 }
 
-// visitCosts returns the simulated time of one launch for each visitKey; n is the number of micro-batches. A third of a
-// layer's weight is the forward, two thirds are the backward. Each part is divided equally among the layer's launches;
-// in a layer with experts, among the launches of its experts.
+// visitCosts returns the simulated time of one launch for each visitKey; n is the number of micro-batches. The forward
+// has one of a layer's passes, the backward the others. Each is divided equally among the layer's launches; in a layer
+// with experts, among the launches of its experts.
 func (r *Run) visitCosts(s schedule.Spec, n int) map[visitKey]float64 {
 	costs := map[visitKey]float64{}
-	for l, layer := range s.Layers {
-		weights := r.weights(r.pace(r.Lane[l]))
-		for _, pass := range []struct {
-			phase  schedule.Phase
-			visits []schedule.Visit
-			share  float64
-		}{{schedule.Forward, layer.Forward, 1.0 / 3}, {schedule.Backward, layer.Backward, 2.0 / 3}} {
-			experts, visits := 0, len(pass.visits)
-			for _, v := range pass.visits {
-				if v.Stage == schedule.Expert {
-					experts++
-				}
+	for lane := range r.Lanes() {
+		weights := r.weights(r.pace(lane))
+		for l, layer := range s.Layers {
+			share := 1 / r.passes(l)
+			if len(layer.Backward) == 0 {
+				share = 1
+			} else if len(layer.Forward) == 0 {
+				share = 0
 			}
-			for _, v := range pass.visits {
-				key := visitKey{l, pass.phase, v.Stage}
-				switch {
-				case v.Stage == schedule.Expert:
-					costs[key] = weights[l] * pass.share / float64(experts)
-				case experts == 0:
-					costs[key] = weights[l] * pass.share / float64(visits*n)
-				}
-			}
+			spread(costs, visitKey{lane: lane, layer: l, phase: schedule.Forward}, layer.Forward, share*weights[l], n)
+			spread(costs, visitKey{lane: lane, layer: l, phase: schedule.Backward}, layer.Backward, (1-share)*weights[l], n)
 		}
 	}
 	return costs
+}
+
+// spread divides the given seconds among the launches of some visits and writes the times of one to costs. key has the
+// visits' lane, layer and phase.
+func spread(costs map[visitKey]float64, key visitKey, visits []schedule.Visit, seconds float64, n int) {
+	experts := 0
+	for _, v := range visits {
+		if v.Stage == schedule.Expert {
+			experts++
+		}
+	}
+	for _, v := range visits {
+		switch key.stage = v.Stage; {
+		case v.Stage == schedule.Expert:
+			costs[key] = seconds / float64(experts)
+		case experts == 0:
+			costs[key] = seconds / float64(len(visits)*n)
+		}
+	}
 }
 
 // play is the state of a simulation that runs the programs of all lanes. Each lane has a clock of
@@ -121,7 +129,7 @@ func (p *play) launch(lane int) (took float64, ok bool) {
 		start = math.Max(start, at)
 	}
 	v := program.Visits[l.Visit]
-	took = p.costs[visitKey{v.Layer, v.Phase, v.Stage}]
+	took = p.costs[visitKey{lane, v.Layer, v.Phase, v.Stage}]
 	p.now[lane] = start + took
 	for _, release := range l.Releases {
 		if release.Pass {

@@ -45,13 +45,18 @@ func (r *Run) dropFrozen(layers []schedule.Layer) {
 
 // passes returns how often a step computes as many products as layer l's forward. That is once for
 // the forward, and from the lowest trained layer on once more for the gradient of the input. The
-// gradient of the weights adds the trained fraction of the layer.
+// gradient of the weights adds the trained fraction of the layer. A head in parts, and one with a loss on pairs, computes
+// its logits once more.
 func (r *Run) passes(l int) float64 {
 	if l < model.LowestTrained(r.Layouts) {
 		return 1
 	}
 	layout := r.Layouts[l]
-	return 2 + float64(layout.GradElems)/float64(layout.AllElems())
+	n := 2 + float64(layout.GradElems)/float64(layout.AllElems())
+	if layout.Kind == model.Head && (r.Spec.Shards() > 1 || !r.Spec.Preference.None()) {
+		n++
+	}
+	return n
 }
 
 // blocksWithoutBackward returns the number of decoder blocks below the lowest trained layer.

@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"mt/layers/schedule"
 	"mt/model"
@@ -15,7 +17,7 @@ func (r *Run) Lanes() int {
 	if r.Lane == nil {
 		return 1
 	}
-	return 1 + slices.Max(slices.Concat(r.Lane, r.Spec.HeadLanes))
+	return 1 + slices.Max(r.Placement())
 }
 
 // On returns one lane's view of r, in which sizes count only the lane's layers.
@@ -126,42 +128,44 @@ func (r *Run) weights(at Pace) []float64 {
 		case model.Recurrent, model.Mixer:
 			flops += float64(c.RecurrenceFLOPs()) * tokens
 		}
-		passes := r.passes(l)
-		if layout.Kind == model.Head && r.Spec.Shards() > 1 {
-			passes++ // the logits are computed again
-		}
-		flops *= passes
+		flops *= r.passes(l)
 		out[l] = max(flops/at.FLOPs, 2*bytes/at.Link)
 	}
 	return out
 }
 
-// placeLayers assigns every layer to a lane. A resumed run keeps its recorded assignment if that is
-// for the same number of devices.
+// placeLayers assigns every layer to a lane, and the parts of the head if they may be on several. A resumed run keeps its
+// recorded assignment (Placement) if that is for the same number of devices.
 func (r *Run) placeLayers(q Request) error {
 	if q.Devices <= 1 {
 		return nil
 	}
 	r.paces = q.Paces
-	var given []int
-	if len(q.Lane) == len(r.Layouts) && 1+slices.Max(q.Lane) == q.Devices {
-		given = q.Lane
+	n, given := len(r.Layouts), len(q.Lane)
+	if whole := given == n; (whole || given == n+r.Spec.Shards() && r.mayShareHead(q)) && 1+slices.Max(q.Lane) == q.Devices {
+		if r.Lane = q.Lane[:n:n]; !whole {
+			r.Spec.HeadLanes = q.Lane[n:]
+		}
+		return nil
 	}
-	r.shareOut(q, given)
+	r.shareOut(q)
 	for lane := range q.Devices {
-		if !slices.Contains(r.Lane, lane) && !slices.Contains(r.Spec.HeadLanes, lane) {
+		if !slices.Contains(r.Placement(), lane) {
 			return &BadDepth{"devices", fmt.Sprintf("devices: device %d is so much slower than the others that no layer is left for it: give the run the other devices only", lane)}
 		}
 	}
 	return nil
 }
 
-// shareOut assigns the layers to the lanes of q, and the parts of the head, if they may be on several lanes. given has
-// the lanes of layers that are assigned already; nil: none is.
-func (r *Run) shareOut(q Request, given []int) {
+// Placement returns the lane of every layer and then, if parts of the head are on several lanes, that of every part; nil:
+// there is one lane.
+func (r *Run) Placement() []int { return slices.Concat(r.Lane, r.Spec.HeadLanes) }
+
+// shareOut assigns the layers to the lanes of q, and the parts of the head, if they may be on several lanes.
+func (r *Run) shareOut(q Request) {
 	head, parts := r.Head(), 1
-	if r.headMayPart(q) {
-		parts, given = r.Spec.Shards(), given[:min(head, len(given))]
+	if r.mayShareHead(q) {
+		parts = r.Spec.Shards()
 	}
 	times := make([][]float64, q.Devices)
 	for lane := range times {
@@ -169,18 +173,18 @@ func (r *Run) shareOut(q Request, given []int) {
 		last := times[lane][head] / float64(parts)
 		times[lane] = append(times[lane][:head], slices.Repeat([]float64{last}, parts)...)
 	}
-	lanes := assign(times, given)
+	lanes := assign(times)
 	of, order := lanes[head:], slices.Clone(lanes[head:])
 	slices.SortFunc(of, func(a, b int) int { return slices.Index(order, a) - slices.Index(order, b) })
-	r.Lane, r.Spec.HeadLanes = slices.Clip(lanes[:head+1]), nil
+	r.Lane, r.Spec.HeadLanes = lanes[:head+1:head+1], nil
 	if parts > 1 && slices.Min(of) < slices.Max(of) {
 		r.Spec.HeadLanes = of
 	}
 }
 
-// headMayPart reports whether parts of the head may be on several lanes. All lanes then copy into one slab, and the
+// mayShareHead reports whether parts of the head may be on several lanes. All lanes then copy into one slab, and the
 // hidden state carries sums from lane to lane on the devices.
-func (r *Run) headMayPart(q Request) bool {
+func (r *Run) mayShareHead(q Request) bool {
 	return q.Devices > 1 && (r.EvalOnly || !r.SlabsAreCredits()) && !r.Spec.OnHost && q.Config.Streams() == 1
 }
 
@@ -188,14 +192,14 @@ func (r *Run) headMayPart(q Request) bool {
 // lanes finish a step first. A larger number must save at least partGain of the time.
 func (r *Run) partsForLanes(q Request) int {
 	best, n := r.Spec.Shards(), r.Spec.Shards()
-	if !r.headMayPart(q) || r.EvalOnly {
+	if !r.mayShareHead(q) || r.EvalOnly {
 		return best
 	}
 	trial, least := *r, 0.0
-	trial.paces = q.Paces
+	trial.paces, trial.Limits.MicroBatches = q.Paces, min(trialMicroBatches, r.Limits.MicroBatches)
 	for ; n <= min(q.Devices, q.Config.VocabSize); n++ {
 		trial.Spec.HeadShards = n
-		trial.shareOut(q, nil)
+		trial.shareOut(q)
 		if _, end := trial.play(); best == n || end < least*(1-partGain) {
 			best, least = n, end
 		}
@@ -207,11 +211,14 @@ func (r *Run) partsForLanes(q Request) int {
 // and matrix products with fewer rows are slower.
 const partGain = 0.02
 
-// assign assigns items (layers or parts of the head) to lanes in order, after those in given. times has the time of
-// each item by lane and item. An item goes to the lane whose total time is then smallest; among equals, to the lane that
-// has waited longest for an item. On the lane of the previous item, the item's time counts twice: it cannot start there
-// before the previous item's last micro-batch.
-func assign(times [][]float64, given []int) []int {
+// trialMicroBatches bounds the micro-batches of such a simulation, whose time grows with their square.
+const trialMicroBatches = 64
+
+// assign assigns items (layers or parts of the head) to lanes in order. times has the time of each item by lane and
+// item. An item goes to the lane whose total time is then smallest; among equals, to the lane that has waited longest for
+// an item. On the lane of the previous item, the item's time counts twice: it cannot start there before the previous
+// item's last micro-batch.
+func assign(times [][]float64) []int {
 	n := len(times)
 	lanes, load, last := make([]int, len(times[0])), make([]float64, n), make([]int, n)
 	for l := range lanes {
@@ -224,9 +231,6 @@ func assign(times [][]float64, given []int) []int {
 			if best < 0 || with < least || with == least && last[lane] < last[best] {
 				best, least = lane, with
 			}
-		}
-		if l < len(given) {
-			best = given[l]
 		}
 		lanes[l], last[best] = best, l+1
 		load[best] += times[best][l]
@@ -257,15 +261,20 @@ func (r *Run) LaneWords() string {
 	}
 	out := fmt.Sprintf("%d devices", r.Lanes())
 	for lane := range r.Lanes() {
-		out += fmt.Sprintf("; on device %d layers", lane)
-		for l := 0; l < len(r.Lane); l++ {
-			if r.Lane[l] == lane && (l < r.Head() || r.Spec.HeadLanes == nil) {
-				out += fmt.Sprintf(" %d", l)
+		var words []string
+		for l, of := range r.Lane {
+			if of == lane && (l < r.Head() || r.Spec.HeadLanes == nil) {
+				words = append(words, strconv.Itoa(l))
 			}
 		}
-		if r.Spec.HeadLanes != nil {
-			out += fmt.Sprintf(" and %d of %d parts of the head", r.On(lane).tilesOf(r.Head()), r.Spec.Shards())
+		on := "layers " + strings.Join(words, " ")
+		if n := r.On(lane).tilesOf(r.Head()); r.Spec.HeadLanes != nil && n > 0 {
+			parts := fmt.Sprintf("%d of %d parts of the head", n, r.Spec.Shards())
+			if on += " and " + parts; words == nil {
+				on = parts
+			}
 		}
+		out += fmt.Sprintf("; on device %d %s", lane, on)
 	}
 	return out
 }

@@ -21,7 +21,7 @@ func TestLayersAreSharedOut(t *testing.T) {
 		for range n + r.Intn(40) {
 			weights = append(weights, 1+float64(r.Intn(9)))
 		}
-		lanes, load, sum := assign(alike(weights, n), nil), make([]float64, n), 0.0
+		lanes, load, sum := assign(alike(weights, n)), make([]float64, n), 0.0
 		for l, w := range weights {
 			load[lanes[l]] += w
 			sum += w
@@ -30,10 +30,10 @@ func TestLayersAreSharedOut(t *testing.T) {
 			t.Fatalf("weights %v are shared out as %v: loads %v", weights, lanes, load)
 		}
 	}
-	if got, want := assign(alike([]float64{1, 1, 1, 1, 1, 1, 1}, 3), nil), []int{0, 1, 2, 0, 1, 2, 0}; !slices.Equal(got, want) {
+	if got, want := assign(alike([]float64{1, 1, 1, 1, 1, 1, 1}, 3)), []int{0, 1, 2, 0, 1, 2, 0}; !slices.Equal(got, want) {
 		t.Errorf("equal layers are on lanes %v, want %v", got, want)
 	}
-	experts, lanes := map[int]int{}, assign(alike([]float64{0, 1, 10, 1, 10, 1, 10, 1, 10, 1, 10, 1, 10, 3}, 2), nil)
+	experts, lanes := map[int]int{}, assign(alike([]float64{0, 1, 10, 1, 10, 1, 10, 1, 10, 1, 10, 1, 10, 3}, 2))
 	for l := 2; l < 13; l += 2 {
 		experts[lanes[l]]++
 	}
@@ -206,6 +206,14 @@ func TestPartsOfTheHead(t *testing.T) {
 	if parts, lanes, _ := lanesOf(func(q *Request) { q.HeadShards = 9 }); parts != 9 || slices.Max(lanes)-slices.Min(lanes) != 3 {
 		t.Errorf("%d parts on lanes %v, want 9 on four", parts, lanes)
 	}
+	apart := testkit.Must(Resolve(q))(t)
+	for _, given := range [][]int{apart.Placement(), apart.Lane} { // a run of today, and one from before heads had parts on lanes
+		q.Lane, q.HeadShards, q.Paces = given, apart.Spec.Shards(), []Pace{{1e12, 1e9}, {2e12, 1e9}, {3e12, 1e9}, {4e12, 1e9}}
+		if r, err := Resolve(q); err != nil || !slices.Equal(r.Placement(), given) {
+			t.Errorf("the table %v is not kept: %v (%v)", given, r.Placement(), err)
+		}
+	}
+	q.Lane, q.HeadShards, q.Paces = nil, 0, nil
 	for what, change := range map[string]func(*Request){
 		"gradients that take turns in slabs": func(q *Request) { q.Clip = false },
 		"hidden states on the host":          func(q *Request) { q.HiddenStates = "host" },

@@ -65,7 +65,7 @@ type Run struct {
 	// KeptSlots is the number of slots on each device through which what blocks keep travels to the host and back
 	// (Spec.KeptOnHost).
 	KeptSlots int
-	// Lane has the lane of each layer; nil: one lane.
+	// Lane has the lane of each layer, for a head that of part 0 (Spec.HeadLanes has the others'); nil: one lane.
 	Lane []int
 	// StateOnDisk tells for each layer whether its state (lower halves and planes) is on disk; nil: none is.
 	StateOnDisk []bool

@@ -43,7 +43,8 @@ func (r *Run) OwnSlabs() int {
 // one takes a credit.
 func (r *Run) PoolsSlabs() bool { return r.SlabsAreCredits() || r.GradOnDisk != nil }
 
-// SlabLane returns the lane whose gradients land in slab i.
+// SlabLane returns the lane whose gradients land in slab i. Those of a head may also come from the lanes of its other
+// parts.
 func (r *Run) SlabLane(i int) int {
 	switch own := r.OwnSlabs(); {
 	case i >= own:

@@ -16,7 +16,7 @@ func init() {
 
 // Limits of the kernels of sparse attention and sizes, as the CUDA C files have them: the most elements of a key's row and
 // of its value, threads, and rows of a grain.
-const maxSparseDim, maxSparseValues, sparseThreads, sparseGrain = 576, 512, 256, 32
+const MaxSparseDim, MaxSparseValues, sparseThreads, sparseGrain = 576, 512, 256, 32
 
 // sparseKernels are the kernels of sparse attention of a compute dtype. A block has some heads of a query.
 type sparseKernels struct {
@@ -28,8 +28,8 @@ type sparseKernels struct {
 // and a word a warp. For the gradient of keys, it also holds a list of rows.
 var sparseFor = [2]sparseKernels{
 	device.F32: sparseOf("attention_sparse_f32", "f32", 16, 89824, 89824, 91872),
-	device.BF16: sparseOf("attention_sparse", "bf16", 32, 2*32*2*maxSparseDim+8<<10+32, 2*32*2*maxSparseDim+26<<10+32,
-		32*2*(maxSparseDim+maxSparseValues)+28<<10+8*sparseThreads+32),
+	device.BF16: sparseOf("attention_sparse", "bf16", 32, 2*32*2*MaxSparseDim+8<<10+32, 2*32*2*MaxSparseDim+26<<10+32,
+		32*2*(MaxSparseDim+MaxSparseValues)+28<<10+8*sparseThreads+32),
 }
 
 func sparseOf(module, dt string, heads, forward, queries, keys int) sparseKernels {
@@ -59,8 +59,8 @@ func sparseQueries(l Launcher, k *Kernel, s *op.SparseShape, dt device.DType, he
 }
 
 func sparseFits(s *op.SparseShape) error {
-	if s.Dim > maxSparseDim || s.Values > maxSparseValues {
-		return fmt.Errorf("keys' rows of %d elements with %d of the value: the kernels take at most %d and %d", s.Dim, s.Values, maxSparseDim, maxSparseValues)
+	if s.Dim > MaxSparseDim || s.Values > MaxSparseValues {
+		return fmt.Errorf("keys' rows of %d elements with %d of the value: the kernels take at most %d and %d", s.Dim, s.Values, MaxSparseDim, MaxSparseValues)
 	}
 	return nil
 }

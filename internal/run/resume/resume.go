@@ -459,6 +459,10 @@ func (f *startSearch) chooseAttention() error {
 		return c.Errorf("device", "device: %s: attention's kernels take heads of at most %d elements, and the model's queries, keys or values have %d; "+
 			"train it with device: cpu", c.Device, kernels.MaxHeadDim, dim)
 	}
+	if l := f.Model.MLA; l != nil && l.Indexer != nil && (l.KVRank > kernels.MaxSparseValues || l.KVRank+l.RopeDim > kernels.MaxSparseDim) {
+		return c.Errorf("device", "device: %s: the kernels for chosen keys take a kv_lora_rank of at most %d and, with qk_rope_head_dim, %d, and the model has %d and %d; "+
+			"train it with device: cpu", c.Device, kernels.MaxSparseValues, kernels.MaxSparseDim, l.KVRank, l.KVRank+l.RopeDim)
+	}
 	for _, dev := range f.Devices {
 		if d, ok := dev.(open.Attender); ok {
 			if err := d.UseAttention(c.AttentionKernels); err != nil {

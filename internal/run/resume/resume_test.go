@@ -26,6 +26,22 @@ func TestTooWideHeads(t *testing.T) {
 	}
 }
 
+// TestTooWideChosenKeys: a GPU's kernels for chosen keys reject rows that are too wide. The CPU accepts them.
+func TestTooWideChosenKeys(t *testing.T) {
+	for _, tc := range []struct {
+		rank, rope int
+		device     string
+		refused    bool
+	}{{512, 64, "cuda", false}, {520, 8, "cuda", true}, {512, 72, "cuda", true}, {520, 72, "cpu", false}} {
+		j := &startSearch{Start: Start{Inputs: &open.Inputs{Config: &config.Config{Device: tc.device, AttentionKernels: "portable"},
+			Model: &model.Config{HeadDim: 128, MLA: &model.MLA{ValueDim: 128, KVRank: tc.rank, RopeDim: tc.rope, Indexer: &model.Indexer{}}}}}}
+		err := j.chooseAttention()
+		if (err != nil) != tc.refused || err != nil && !strings.Contains(err.Error(), "a kv_lora_rank of at most 512 and, with qk_rope_head_dim, 576") {
+			t.Errorf("%+v: got %v", tc, err)
+		}
+	}
+}
+
 // TestOlderRun: the configuration of an old run may lack the keys for attention kernels and
 // micro-batch order. Such a run used the portable kernels and the zigzag order, which reverses the
 // micro-batches in every layer.
