@@ -68,7 +68,7 @@ var sparseShapes = []struct {
 	{attentionShape{queries: []int{90}, heads: 2, kvHeads: 1, dim: 96}, 96, 200, 0},
 	{attentionShape{queries: []int{1, 5, 0}, keys: []int{300, 9, 4}, heads: 40, kvHeads: 1, dim: 32}, 8, 20, 0},
 	{attentionShape{queries: []int{301, 2}, heads: 2, kvHeads: 1, dim: 136, beyond: 8}, 128, 5, 12},
-	{attentionShape{queries: []int{7, 400}, heads: 3, kvHeads: 1, dim: 72, beyond: 8}, 64, 90, 0},
+	{attentionShape{queries: []int{7, 400}, heads: 3, kvHeads: 1, dim: 72, beyond: 8}, 64, 30, 0},
 	{attentionShape{queries: []int{70}, heads: 33, kvHeads: 1, dim: 192}, 128, 50, 60},
 	{attentionShape{queries: []int{3}, keys: []int{80}, heads: 65, kvHeads: 1, dim: 576}, 512, 70, 0},
 }

@@ -226,9 +226,11 @@ ret;
 }
 
 // TestAttentionOnHopper: attention is counted with the kernels that the GPU in question would run.
-// For an H100, the prediction is at least 450 TFLOP/s forward and 300 backward.
+// For an H100, the prediction is at least 450 TFLOP/s forward and 400 backward, whose kernel shares two small ones with
+// other GPUs.
 func TestAttentionOnHopper(t *testing.T) {
 	testkit.LongOnly(t)
+	shared := []string{"attention_delta_bf16", "attention_marks", "attention_round_d128"}
 	for gpu, prefix := range map[string]string{"h100": "attention_sm90a_", "a100": "attention_"} {
 		g := testkit.Must(FindGPU(gpu))(t)
 		for i, c := range []Case{Full.attend(device.BF16, 128, 8192, false), Full.attend(device.BF16, 128, 8192, true)} {
@@ -236,11 +238,11 @@ func TestAttentionOnHopper(t *testing.T) {
 			seconds := 0.0
 			for _, l := range o.Launches {
 				seconds += l.Expected
-				if !strings.HasPrefix(l.Kernel, prefix) && l.Kernel != "attention_delta_bf16" || gpu == "a100" && strings.Contains(l.Kernel, "sm90a") {
+				if !strings.HasPrefix(l.Kernel, prefix) && !slices.Contains(shared, l.Kernel) || gpu == "a100" && strings.Contains(l.Kernel, "sm90a") {
 					t.Errorf("%s is counted for %s", l.Kernel, gpu)
 				}
 			}
-			if rate, want := o.FLOPs/seconds/1e12, []float64{450, 300}[i]; gpu == "h100" && rate < want {
+			if rate, want := o.FLOPs/seconds/1e12, []float64{450, 400}[i]; gpu == "h100" && rate < want {
 				t.Errorf("%s on %s: %.0f TFLOP/s, want %.0f", c.Name, gpu, rate, want)
 			}
 		}

@@ -29,6 +29,14 @@ func (p *Params) TensorMap(m TensorMap) *Params {
 	return p
 }
 
+// TensorMaps appends several tensor maps.
+func (p *Params) TensorMaps(all *[4]TensorMap) *Params {
+	for i := range all {
+		p.TensorMap(all[i])
+	}
+	return p
+}
+
 // hopper has the kernels for sm_90a by head size.
 var hopper = map[int]*hopperKernels{64: hopperFor(64, 128, 128, 128), 128: hopperFor(128, 128, 128, 128), 192: hopperFor(192, 64, 64, 64), 256: hopperFor(256, 64, 64, 32)}
 
@@ -132,6 +140,13 @@ func hopperForward(l Launcher, a *op.Attention) bool {
 	return true
 }
 
+// hopperMaps returns the tensor maps of Q, K, V and DO, with tiles of the given numbers of queries and keys.
+func hopperMaps(l Launcher, a *op.AttentionBackward, queries, keys int) [4]TensorMap {
+	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
+	return [4]TensorMap{l.TensorMap(a.Q, wide, a.TQ, a.QStride, queries), l.TensorMap(a.K, narrow, a.TK, a.KStride, keys),
+		l.TensorMap(a.V, narrow, a.TK, a.KStride, keys), l.TensorMap(a.DO, wide, a.TQ, wide, queries)}
+}
+
 // hopperBackward launches kernels for sm_90a that compute the gradients of a, and returns true;
 // Delta must already be written. If there are none for a, it returns false.
 func hopperBackward(l Launcher, a *op.AttentionBackward) bool {
@@ -139,20 +154,15 @@ func hopperBackward(l Launcher, a *op.AttentionBackward) bool {
 	if k == nil {
 		return false
 	}
-	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
-	maps := func(queries, keys int) func(*Params) *Params {
-		q, do := l.TensorMap(a.Q, wide, a.TQ, a.QStride, queries), l.TensorMap(a.DO, wide, a.TQ, wide, queries)
-		ks, vs := l.TensorMap(a.K, narrow, a.TK, a.KStride, keys), l.TensorMap(a.V, narrow, a.TK, a.KStride, keys)
-		return func(p *Params) *Params { return p.TensorMap(q).TensorMap(ks).TensorMap(vs).TensorMap(do) }
-	}
 	if all := gradientsTake(a); all != nil {
-		launchGradients(l, a, all, &k.gradients, maps(k.gradients.queries, int(k.gradients.tile)))
+		maps := hopperMaps(l, a, k.gradients.queries, int(k.gradients.tile))
+		launchGradients(l, a, all, &k.gradients, func(p *Params) *Params { return p.TensorMaps(&maps) })
 		return true
 	}
 	launch := func(k *attentionKernel, queries, keys, total, heads, products, stride int, out ...device.Tensor) {
-		inputs := maps(queries, keys)
+		maps := hopperMaps(l, a, queries, keys)
 		tensors := func(p *Params) *Params {
-			inputs(p)
+			p.TensorMaps(&maps)
 			for _, t := range out {
 				p.Tensor(t)
 			}
