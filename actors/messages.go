@@ -195,8 +195,8 @@ type GradLanded struct {
 	AllIDs [][]int32
 }
 
-// PartLanded reports that one part of the head's gradient is on the host, in the layer's slab, if the parts are on several
-// lanes. Whole is to be sent when all parts have landed.
+// PartLanded reports that one part of the head's gradient is on the host, in the layer's slab. It exists if the parts are
+// on several lanes. Whole is sent when all parts have landed.
 type PartLanded struct{ Whole send }
 
 // GradExchanged reports that exchange buffer Buffer holds the gradients of all ranks for this rank's share of a layer.

@@ -101,18 +101,13 @@ func (k *mixedSlabs) free(slab int) {
 
 // gradsInParts is the slab keeper for layers visited in parts, such as a head whose vocabulary is
 // split. All parts of a layer's gradient go into one slab. Parts of two layers never alternate, so
-// remembering one slab at a time is enough. Where parts of the head are on several lanes, the Offloader of part 0
-// counts them (PartLanded).
+// remembering one slab at a time is enough.
 type gradsInParts struct {
 	slabKeeper
-	slab int   // of the current gradient; −1: none
-	head []int // as offloaderSpec.head
+	slab int // of the current gradient; −1: none
 }
 
 func (k *gradsInParts) take(m GradComputed) (slab int, ok bool) {
-	if m.Stage == schedule.HeadPart && k.head != nil {
-		return k.slabKeeper.take(m)
-	}
 	if slab = k.slab; slab < 0 {
 		if slab, ok = k.slabKeeper.take(m); !ok {
 			return 0, false
@@ -125,11 +120,29 @@ func (k *gradsInParts) take(m GradComputed) (slab int, ok bool) {
 }
 
 func (k *gradsInParts) sends(m GradComputed, taker send) []send {
-	if m.Stage == schedule.HeadPart && k.head != nil {
-		return []send{{laneID(k.head[0]).offloader(), PartLanded{taker}}}
-	}
 	if !m.Complete {
 		return nil
+	}
+	return k.slabKeeper.sends(m, taker)
+}
+
+// headOnLanes is the slab keeper of a run with parts of the head on several lanes. All of them land in the head's own
+// slab. The Offloader of part 0 counts them (PartLanded).
+type headOnLanes struct {
+	slabKeeper        // for the other layers
+	counts     laneID // the lane of part 0
+}
+
+func (k *headOnLanes) take(m GradComputed) (slab int, ok bool) {
+	if m.Stage == schedule.HeadPart {
+		return m.Layer, true
+	}
+	return k.slabKeeper.take(m)
+}
+
+func (k *headOnLanes) sends(m GradComputed, taker send) []send {
+	if m.Stage == schedule.HeadPart {
+		return []send{{k.counts.offloader(), PartLanded{taker}}}
 	}
 	return k.slabKeeper.sends(m, taker)
 }
@@ -148,7 +161,10 @@ func newOffloaderCore(x offloaderSpec) *offloaderCore {
 		c.slabs = &mixedSlabs{turns, x.own, x.gradOnDisk}
 	}
 	if x.parts {
-		c.slabs = &gradsInParts{c.slabs, -1, x.head}
+		c.slabs = &gradsInParts{c.slabs, -1}
+	}
+	if x.head != nil {
+		c.slabs = &headOnLanes{c.slabs, laneID(x.head[0])}
 	}
 	return c
 }

@@ -37,8 +37,9 @@ func (s Spec) CachedChunkBounds(start, tokens int) (q, k []int32) {
 }
 
 // CacheBytes returns the device memory of one block's key/value cache for maxTokens tokens: packed rows (maxTokens,
-// (H+2·KV)·D) act of rotated q and k, and v; in absorbed latent attention (absorbed.go) only the keys (maxTokens, R+r). If a recurrence runs beside attention, its cache comes before these rows;
-// an indexer's keys (maxTokens, D) act come after them.
+// (H+2·KV)·D) act of rotated q and k, and v. Absorbed latent attention (absorbed.go) has only the keys (maxTokens, R+r)
+// act. The cache of a recurrence beside attention comes before these rows. The keys of an indexer (maxTokens, D) act come
+// after these rows.
 // The computation needs no device.
 func (s Spec) CacheBytes(block, maxTokens int) int64 {
 	a := allotter{dry: true}

@@ -20,7 +20,7 @@ const indexNormEps = 1e-6
 // indexBuffers are a launch's buffers for an indexer with H heads of D elements:
 //
 //	q (T, H·D), k (T, D), w (T, H) act: queries, keys and the heads' weights; none in a backward whose choice was kept
-//	keys (T, TopK) i32: the choice
+//	keys (T, TopK) i32: the choice; rows of TopK or, if that is less, of the longest document's tokens
 //	cached: k is in a cache, which needs the keys of short documents too
 type indexBuffers struct {
 	q, k, w, keys rows
@@ -85,7 +85,8 @@ func (l *launch) chosen(a op.AttentionShape) op.SparseShape {
 	return op.SparseShape{AttentionShape: a, Values: l.dims.mla.KVRank, TopK: min(l.dims.indexer.TopK, a.MaxK), Keys: l.index.keys.t}
 }
 
-// attendTo enqueues the attention `a`, or the same attention to the keys that the indexer chooses. k has the indexer's keys, if one may run.
+// attendTo enqueues the attention `a` or, if an indexer may run, the same attention to the keys that it chooses. k has
+// the indexer's keys.
 func (l *launch) attendTo(a op.Attention, k device.Tensor) {
 	if l.dims.indexer == nil {
 		op.Do(l.dev, l.s, a)

@@ -101,35 +101,29 @@ func (h headKind) Launch(t *Templates, x *Launch) {
 }
 
 // launchPart launches a part of the head. In the backward the first part writes the gradient of the head's input to
-// Out. Later parts add to that gradient, which they get as Grad. The sums over the parts are in the batch's memory of
-// each lane; they come with the hidden state from a part on another lane, and go with it to such a part. In the forward
-// Out is a copy of the input for that part.
+// Out. Later parts add to that gradient, which they get as Grad.
+//
+// Each lane has the sums over the parts in the batch's memory. A part that follows one on another lane reads them behind
+// its input or gradient. A part before one on another lane writes them there. In the forward that is behind Out, a copy
+// of the input.
 func (headKind) launchPart(t *Templates, x *Launch) {
 	v, n := x.Visit, t.spec.Config.Streams()
 	mb, losses, lse := x.forHead(n), x.losses(n), x.lse(n)
 	first, last, part := v.FirstPart(), v.LastPart(), t.spec.Shard(v.Part)
-	carry := func(h Hidden, here bool) { // the sums, from h to the batch's memory or back
-		for i, from := range [...]device.Mem{lse.Mem(), losses.Mem()} {
-			to := t.carried(h, x.Tokens)[i]
-			if here {
-				to, from = from, to
-			}
-			x.Stream.CopyD2D(to, from)
-		}
-	}
+	sums := [2]device.Mem{lse.Mem(), losses.Mem()}
 	if v.Phase != schedule.Backward {
 		terms := t.spec.Terms
 		if v.Phase == schedule.Evaluate {
 			terms = op.LossTerms{}
 		}
 		if t.spec.apart(v.Part-1, v.Part) {
-			carry(x.In, true)
+			x.copySums(sums, t.carried(x.In, x.Tokens))
 		}
 		t.HeadShardForward(x.Stream, x.Weights, x.In, losses, lse, mb, x.Workspace, part, terms, first, last)
 		if t.spec.apart(v.Part+1, v.Part) {
 			rows := int64(x.Tokens*t.dims.hidden) * t.spec.Act.Size()
 			x.Stream.CopyD2D(x.Out.Dev.Mem().Slice(0, rows), x.In.Dev.Mem().Slice(0, rows))
-			carry(x.Out, false)
+			x.copySums(t.carried(x.Out, x.Tokens), sums)
 		}
 		return
 	}
@@ -138,10 +132,17 @@ func (headKind) launchPart(t *Templates, x *Launch) {
 		dx = x.Out
 	}
 	if t.spec.apart(v.Part+1, v.Part) {
-		carry(dx, true)
+		x.copySums(sums, t.carried(dx, x.Tokens))
 	}
 	t.HeadShardBackward(x.Stream, x.Weights, x.Grads, dx, x.In, losses, lse, mb, x.Workspace, x.Scale, part, x.First, first, last)
 	if first && t.spec.HeadLanes != nil {
-		carry(dx, false)
+		x.copySums(t.carried(dx, x.Tokens), sums)
+	}
+}
+
+// copySums copies log-sum-exps and losses.
+func (x *Launch) copySums(to, from [2]device.Mem) {
+	for i := range to {
+		x.Stream.CopyD2D(to[i], from[i])
 	}
 }

@@ -20,14 +20,14 @@ type dims struct {
 	qkv            int             // (H+2·KV)·D: a packed row of q, k, v; H·D more with an output gate
 	latent         int             // H·(N+V): of a row of mlaBuffers.kv
 	cached         int             // qkv: a row in the cache of generation
-	valueProducts  int             // multiply-adds per token between attention's output and the output projection, in absorbed latent attention
+	valueProducts  int             // absorbed.go: multiply-adds per token of the products by W_UV
 	raw            int             // width of a row of the projection: qkv, (H+KV)·D if values are keys, or H·D if both are another block's
 	out            int             // H·D, with MLA H·V: input width of the output projection
 	outRole        model.Role      // of the output projection's weight
 	outBias        model.Role      // of its bias, if there is one
 	output         attentionOutput // turns attention's output into the projection's input
 	mla            *model.MLA
-	indexer        *model.Indexer // chooses the keys that attention reads. Latent attention is then absorbed (absorbed.go), and widths differ; nil: attention reads all
+	indexer        *model.Indexer // chooses the keys that attention reads, in the form of absorbed.go; nil: attention reads all
 	ropeAt         int            // a head's first rotated element
 	ffn            int            // F
 	up             int            // width of the MLP activation's input: 2·F, gate and up, or F without a gate

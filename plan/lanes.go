@@ -30,8 +30,8 @@ func (r *Run) On(lane int) *Run {
 	return &view
 }
 
-// has reports whether layer l, or a part of it, belongs to the lane that r is a view of (see On); true if r is the
-// whole run.
+// has reports whether layer l, or a part of it, belongs to the lane that r is a view of (see On); true if r is the whole
+// run.
 func (r *Run) has(l int) bool { return r.tilesOf(l) > 0 }
 
 // tilesOf returns how many tiles of layer l belong to the lane that r is a view of; all of them if r is the whole run.
@@ -261,20 +261,19 @@ func (r *Run) LaneWords() string {
 	}
 	out := fmt.Sprintf("%d devices", r.Lanes())
 	for lane := range r.Lanes() {
-		var words []string
+		var layers, on []string
 		for l, of := range r.Lane {
 			if of == lane && (l < r.Head() || r.Spec.HeadLanes == nil) {
-				words = append(words, strconv.Itoa(l))
+				layers = append(layers, strconv.Itoa(l))
 			}
 		}
-		on := "layers " + strings.Join(words, " ")
+		if layers != nil {
+			on = append(on, "layers "+strings.Join(layers, " "))
+		}
 		if n := r.On(lane).tilesOf(r.Head()); r.Spec.HeadLanes != nil && n > 0 {
-			parts := fmt.Sprintf("%d of %d parts of the head", n, r.Spec.Shards())
-			if on += " and " + parts; words == nil {
-				on = parts
-			}
+			on = append(on, fmt.Sprintf("%d of %d parts of the head", n, r.Spec.Shards()))
 		}
-		out += fmt.Sprintf("; on device %d %s", lane, on)
+		out += fmt.Sprintf("; on device %d %s", lane, strings.Join(on, " and "))
 	}
 	return out
 }

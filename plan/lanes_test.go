@@ -177,6 +177,22 @@ func TestIdleLanes(t *testing.T) {
 	}
 }
 
+// TestSimulationTakesTheWeights: the simulated seconds of all lanes together are the weights of the layers, with a whole
+// head and with one in parts.
+func TestSimulationTakesTheWeights(t *testing.T) {
+	q := lanesRequest(rand.New(rand.NewSource(4)), 2)
+	q.Rows, q.RowTokens, q.MicroBatchTokens, q.Clip, q.EvalOnly = 16, 16, 16, true, false
+	for _, q.HeadShards = range []int{1, 4} {
+		r, want := testkit.Must(Resolve(q))(t), 0.0
+		for _, w := range r.weights(r.pace(0)) {
+			want += w
+		}
+		if busy, _ := r.play(); math.Abs(busy-want) > 1e-9*want {
+			t.Errorf("%d parts: %g s of work, want %g", q.HeadShards, busy, want)
+		}
+	}
+}
+
 // TestPartsOfTheHead: where the head is the longest visit, as many parts as help go to lanes of their own. A run that
 // cannot pass on their sums keeps the head on one lane. A recorded number of parts stays, and lanes share them.
 func TestPartsOfTheHead(t *testing.T) {

@@ -59,8 +59,9 @@ func (e *NotFitting) Error() string {
 
 // Resolve makes the choices that the request leaves open. Values that change the order of sums come first: parts of the
 // head, gradient dtype, micro-batch. They are chosen with minimum depths and for one device, so they do not depend on
-// the requested depths and, but for the number of parts, on devices. Then Resolve chooses the buffers that let copies run beside the work, the tensors
-// that the forward keeps, and the activation slots. If memory does not suffice, the error is a *NotFitting.
+// the requested depths and devices. Only the number of the head's parts depends on devices. Then Resolve chooses the
+// buffers that let copies run beside the work, the tensors that the forward keeps, and the activation slots. If memory
+// does not suffice, the error is a *NotFitting.
 func Resolve(q Request) (*Run, error) {
 	r, err := place(q)
 	var lack *NotFitting

@@ -43,8 +43,7 @@ func (r *Run) OwnSlabs() int {
 // one takes a credit.
 func (r *Run) PoolsSlabs() bool { return r.SlabsAreCredits() || r.GradOnDisk != nil }
 
-// SlabLane returns the lane whose gradients land in slab i. Those of a head may also come from the lanes of its other
-// parts.
+// SlabLane returns the lane whose gradients land in slab i. Other lanes with parts of the head use the head's slab too.
 func (r *Run) SlabLane(i int) int {
 	switch own := r.OwnSlabs(); {
 	case i >= own:

@@ -317,7 +317,7 @@ var lfm2FeedForward = []rule{
 	{"feed_forward.w2", "ffn_down", copied},
 }
 
-// nemotronNames and nemotronTop are what both architectures for Nemotron-H have in common.
+// nemotronNames and nemotronTop are common to both architectures for Nemotron-H.
 var (
 	nemotronNames = map[string]string{"rms_norm_eps": "layer_norm_epsilon", "hidden_act": "mlp_hidden_act", "mamba_conv_bias": "use_conv_bias"}
 	nemotronTop   = []rule{{"model.embeddings", "token_embd", copied}, {"model.norm_f", "output_norm", norm}, {"lm_head", "output", copied}}

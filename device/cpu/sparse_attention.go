@@ -13,7 +13,7 @@ func init() {
 }
 
 // sparse is one job of sparse attention: queries and keys of a sequence. The job gathers the keys of one query after
-// another and works on all heads at once, so it takes as long as these keys need, whatever the sequence's length.
+// another, and computes all heads at once. So a query's time depends on its keys, not on the sequence's length.
 type sparse struct {
 	*op.SparseAttention
 	attnJob

@@ -3,7 +3,8 @@ package op
 import "mt/device"
 
 // SelectKeys chooses, for each query, the TopK keys of its sequence with the largest scores, among the keys up to the
-// query's own position. A query with at most TopK such keys gets all of them.
+// query's own position. A query with at most TopK such keys gets all of them. If no query has more, Heads may be 0,
+// and no score is computed.
 //
 //	score = Σ_h WScale·W[h]·max(0, Scale·Q[h]·K)
 //

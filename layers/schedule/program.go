@@ -13,9 +13,9 @@ type Launch struct {
 	Tokens     int // of the micro-batch; 0: all micro-batches
 	// In, Out, Grad and Kept are numbers of objects (activations); −1: none.
 	//
-	// In is the layer's input. The launch writes Out: the layer's output or, in a head in parts, the gradient of the
-	// head's input or, in the forward, what the next part needs on another lane. Grad is the gradient of the layer's output. The launch
-	// reads it, or replaces it by the gradient of the input.
+	// In is the layer's input. The launch writes Out: the layer's output. In a head in parts Out is the gradient of the
+	// head's input or, in the forward, what the next part needs on another lane. Grad is the gradient of the layer's
+	// output. The launch reads it, or replaces it by the gradient of the input.
 	//
 	// Kept is what a layer keeps of the forward for its backward, if it is in a slot.
 	In, Out, Grad, Kept int
@@ -126,7 +126,8 @@ func New(s Spec, tokens []int) (*Program, error) {
 	return p[0], nil
 }
 
-// Programs plans a pass: one program for each lane, with the visits of its layers and parts. All programs share their objects.
+// Programs plans a pass: one program for each lane, with the visits of its layers and parts. All programs share their
+// objects.
 // tokens are the sizes of the micro-batches.
 func Programs(s Spec, tokens []int) ([]*Program, error) {
 	b := newBuilder(s, tokens)

@@ -161,8 +161,8 @@ func products(a *op.AttentionShape, n float64) float64 {
 }
 
 // sparse returns the cost of attention o to chosen keys. Its kernels compute dense tiles of the chosen keys' rows, so they
-// have the rates of the kernels for the widest heads whose warps do not share rows. GPUs with kernels for sm_90a have
-// none for chosen keys, and the others take sparseSlower times as long there.
+// have the rates of the kernels for the widest heads whose warps do not share rows. There are no kernels for sm_90a. So a
+// GPU whose rates are those of sm_90a kernels takes sparseSlower times as long.
 func (c *Costs) sparse(a *op.SparseShape, o op.Worker, dtype device.DType, bytes int64, backward bool) Cost {
 	few := a.Chosen()
 	few.Dim = min(a.Dim, narrowHead)
@@ -173,8 +173,8 @@ func (c *Costs) sparse(a *op.SparseShape, o op.Worker, dtype device.DType, bytes
 	return c.attention(&few, flops, dtype, bytes, backward)
 }
 
-// sparseSlower: the emulator counts 149 TFLOP/s in the forward of attention to chosen keys on an H100, and 471 in that of
-// heads of 256 with all keys.
+// sparseSlower is how many times longer a FLOP takes in attention to chosen keys than in sm_90a kernels. On an H100 the
+// emulator counts 149 TFLOP/s in the forward, and 471 with all keys in heads of 256.
 const sparseSlower = 3
 
 func (c *Costs) attention(a *op.AttentionShape, flops float64, dtype device.DType, bytes int64, backward bool) Cost {

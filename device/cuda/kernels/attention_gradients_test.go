@@ -16,7 +16,7 @@ import (
 func TestGradientsInAnyOrder(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {
-		t.Skip("slow under the race detector")
+		t.Skip("slow under the race detector, which runs the same interpreter in TestOp")
 	}
 	for i, c := range []attentionCase{
 		{queries: []int{300, 140}, heads: 4, kvHeads: 2, dim: 64},

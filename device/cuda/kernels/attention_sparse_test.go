@@ -68,7 +68,7 @@ func (r *sparseRun) bits(blocks int) []byte {
 func TestSparseBits(t *testing.T) {
 	testkit.NotShort(t)
 	if testkit.Race {
-		t.Skip("slow under the race detector")
+		t.Skip("slow under the race detector, which runs the same interpreter in TestOp")
 	}
 	for _, dt := range []device.DType{device.F32, device.BF16} {
 		dev := newRig()

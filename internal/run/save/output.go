@@ -96,8 +96,8 @@ func (out *Output) TrainerState(st actors.State, dataPos int64) checkpoint.Train
 		Schedule: checkpoint.SchedulePosition(out.Config.SchedulePosition), ParentRun: out.ParentRun, Lanes: out.table(), Epoch: float64(dataPos) / float64(out.Data.Train().Rows()), ConfigDigests: out.Digests()}
 }
 
-// table returns the number of the device (lane) of each layer and part of the head, for a checkpoint. It is nil if the devices are alike.
-// Then no bit depends on the lanes, and the checkpoints are the same for any number of devices.
+// table returns the number of the device (lane) of each layer and part of the head, for a checkpoint. It is nil if the
+// devices are alike: then no bit depends on the lanes, and the checkpoints are the same for any number of devices.
 func (out *Output) table() []int {
 	if lanes := out.Plan.Placement(); out.DevicesDiffer || slices.Equal(lanes, out.Began) {
 		return lanes
