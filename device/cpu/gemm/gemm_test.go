@@ -406,6 +406,26 @@ func TestNoGarbage(t *testing.T) {
 	})
 }
 
+// TestBlocksAreWholeTiles checks that blocks of rows are whole tiles but for the last, and high enough for a kernel call
+// on each tile to prefetch the next panel between them.
+func TestBlocksAreWholeTiles(t *testing.T) {
+	for _, l := range levels() {
+		if l.rows%l.mr != 0 || l.rows < 8*l.mr {
+			t.Errorf("%s: blocks of %d rows for tiles of %d", l.name, l.rows, l.mr)
+		}
+		for _, m := range []int{1, 47, 256, 1000, 2048} {
+			var p plan
+			p.planTasks(m, 1000, l, 2, false)
+			if p.rows > l.rows || p.mBlocks > 1 && p.rows%l.mr != 0 {
+				t.Errorf("%s: %d rows in blocks of %d, not in tiles of %d up to %d", l.name, m, p.rows, l.mr, l.rows)
+			}
+			if p.mBlocks != ceil(m, p.rows) {
+				t.Errorf("%s: %d blocks of %d rows for %d rows", l.name, p.mBlocks, p.rows, m)
+			}
+		}
+	}
+}
+
 func TestChoose(t *testing.T) {
 	fastest := levels()[0].name
 	widened := strings.TrimSuffix(fastest, "bf16") // of avx512bf16

@@ -17,6 +17,7 @@ const (
 var generic = &level{
 	name: "generic",
 	mr:   genericMR,
+	rows: 224,
 	nr:   genericNR,
 	layout: layout{
 		perStep:   1,

@@ -29,6 +29,7 @@ const nr512 = 32
 var avx512 = &level{
 	name: "avx512",
 	mr:   14,
+	rows: 224,
 	nr:   nr512,
 	layout: layout{
 		perStep: 1,

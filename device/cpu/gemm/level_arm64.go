@@ -15,6 +15,7 @@ const (
 var neon = &level{
 	name: "neon",
 	mr:   mrNEON,
+	rows: 222,
 	nr:   nrNEON,
 	layout: layout{
 		perStep:   1,

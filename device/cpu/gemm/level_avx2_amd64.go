@@ -11,6 +11,7 @@ const peakSums = 12
 var avx2 = &level{
 	name: "avx2",
 	mr:   6,
+	rows: 48,
 	nr:   nr256,
 	layout: layout{
 		perStep:   1,

@@ -17,9 +17,6 @@ type plan struct {
 }
 
 const (
-	// maxRows is the largest number of rows of A packed at a time. With blocks of maxKC elements they take 470 KB, a
-	// good part of a second-level cache.
-	maxRows = 224
 	// maxPackedB is the approximate number of floats of B packed at a time.
 	maxPackedB = 8 << 20
 	// minPackedN is the least number of columns of B packed at a time.
@@ -58,14 +55,14 @@ func (p *plan) planN(n, steps, nr int) {
 // narrow, D is bf16, and a block may be at most maxTileN wide.
 func (p *plan) planTasks(m, n int, l *level, threads int, narrow bool) {
 	p.panels = ceil(n, l.nr)
-	firstM, firstN := ceil(m, maxRows), 1
+	firstM, firstN := ceil(m, l.rows), 1
 	if narrow {
 		firstN = ceil(n, maxTileN)
 	}
 	cheapest := -1.0
 	for nb := firstN; nb <= min(p.panels, max(firstN, 2*threads)); nb *= 2 {
 		for mb := firstM; mb <= min(ceil(m, l.mr), firstM+2*threads); mb++ {
-			rows, across := ceil(m, mb), ceil(p.panels, nb)
+			rows, across := roundUp(ceil(m, mb), l.mr), ceil(p.panels, nb)
 			tasks := ceil(m, rows) * ceil(p.panels, across)
 			columns := across * l.nr
 			one := float64(rows*columns + rowCost*rows + columnCost*columns)

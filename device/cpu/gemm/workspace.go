@@ -70,7 +70,7 @@ func (w *Workspace) end() {
 }
 
 // Bytes returns the bytes of memory that w holds. Packed panels of B take at most about 32 MiB, or 256 bytes for each
-// element of K if that is more. Each thread takes about 0.5 MiB (1 MiB if D is bf16).
+// element of K if that is more. Each thread takes at most about 0.5 MiB (1 MiB if D is bf16).
 func (w *Workspace) Bytes() int64 {
 	n := cap(w.b) + cap(w.x)
 	for i := range w.lanes {
