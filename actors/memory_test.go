@@ -238,7 +238,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("%v", met); n >= 100 && len(met) != 27+int(layers.KeepAll)+1 {
+	if t.Logf("%v", met); n >= 100 && len(met) != 27+int(layers.KeepInputs)+1 {
 		t.Errorf("not all kinds of runs were drawn: %v", met)
 	}
 }

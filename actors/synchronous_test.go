@@ -226,7 +226,7 @@ func TestRandomRunsEqualTheSynchronousStep(t *testing.T) {
 func randomKeeps(r *rand.Rand, blocks int) layers.Keeps {
 	out := make(layers.Keeps, blocks)
 	for i := range out {
-		out[i] = layers.Keep(r.Intn(int(layers.KeepAll) + 1))
+		out[i] = layers.Keep(r.Intn(int(layers.KeepInputs) + 1))
 	}
 	return out
 }

@@ -47,7 +47,7 @@ func (l *launch) attention() {
 // x itself. Blocks with MLA or a recurrence have projections of their own.
 func (l *launch) project(c span) {
 	d := l.dims
-	in := l.input(model.RoleAttnNorm, l.x, device.Tensor{}, c)
+	in := l.input(model.RoleAttnNorm, l.x, rows{}, c)
 	switch {
 	case d.recurrent:
 		d.recurrence.project(l, in, c)

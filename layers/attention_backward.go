@@ -152,14 +152,14 @@ func (l *launch) projectBackward(c span) {
 	if d.qkNorm && !d.rotatesFirst {
 		dqkv = l.normHeadsBackward(dqkv, c)
 	}
-	in := l.input(model.RoleAttnNorm, l.x, l.rstd.of(c), c)
+	in := l.input(model.RoleAttnNorm, l.x, l.rstd, c)
 	if d.mla != nil || d.recurrent {
 		if d.recurrent {
 			d.recurrence.projectBackward(l, c)
 		} else {
 			l.projectMLABackward(dqkv, c)
 		}
-		l.normBackward(model.RoleAttnNorm, l.x.of(c), c)
+		l.normBackward(model.RoleAttnNorm, l.normed.y, l.x.of(c), c)
 		return
 	}
 	l.weightGrad(s, l.g[model.RoleQKV], dqkv, in, c.n, d.raw, d.hidden, l.overwrites(c))

@@ -51,8 +51,10 @@ type launch struct {
 	keep  Keep
 	link  hiddenLink
 	far   scratch // what is in host memory with Spec.OnHost
-	side  *launch // of the mixer beside attention; nil: none
-	x, y  rows    // input; output, or in the backward the gradient in place
+	// normed has the last result of input if that is normed: kept rows, or n and rstd.
+	normed normedRows
+	side   *launch // of the mixer beside attention; nil: none
+	x, y   rows    // input; output, or in the backward the gradient in place
 	// first: this is the first micro-batch of the visit, so the parameters' gradients are
 	// overwritten instead of accumulated.
 	first bool
@@ -99,16 +101,25 @@ func (t *Templates) linear(s device.Stream, d, a, w, c, bias device.Tensor, n, i
 	op.Do(t.dev, s, op.MatMul{M: n, N: out, K: in, TransB: true, A: a, B: w, C: c, D: d, Bias: bias})
 }
 
-// input returns the input of attention or of the MLP for the tokens of chunk c. This is norm(x), written to l.n, or x
-// itself if the model does not norm inputs. r is the role of the norm's weight. If rstd (n, dims.stats) f32 is not
-// none, it receives the norm's statistics.
-func (l *launch) input(r model.Role, x rows, rstd device.Tensor, c span) device.Tensor {
+// input returns the input of attention or of the MLP for the tokens of chunk c. This is norm(x), written to l.normed, or
+// x itself if the model does not norm inputs. r is the role of the norm's weight. If rstd, the rows of the norm's
+// statistics, is none, they are written only where the block keeps them. Otherwise the backward calls: a norm whose
+// result is kept is not computed again.
+func (l *launch) input(r model.Role, x, rstd rows, c span) device.Tensor {
 	if !l.dims.normIn {
 		return x.of(c)
 	}
-	n := l.n.of(c)
-	l.norm(l.s, n, rstd, x.of(c), l.w, r, c.n)
-	return n
+	kept := l.attnIn
+	if r == model.RoleMLPNorm {
+		kept = l.mlpIn
+	}
+	if l.normed = kept; kept.y.t.None() {
+		l.normed = normedRows{l.n, rstd}
+	} else if !rstd.t.None() {
+		return kept.y.of(c)
+	}
+	l.norm(l.s, l.normed.y.of(c), l.normed.rstd.of(c), x.of(c), l.w, r, c.n)
+	return l.normed.y.of(c)
 }
 
 // residualUnit returns r = Config.ResidualScale, the unit of hidden states. They are stored as z = x/r, because x +
@@ -169,7 +180,7 @@ func (l *launch) mlp(c span) {
 // mlpOf writes l.y for the tokens of chunk c: x2 plus the MLP's output.
 func (l *launch) mlpOf(x2 rows, c span) {
 	in, r := l.mlpInput(x2)
-	l.gateUp(l.input(r, in, device.Tensor{}, c), c)
+	l.gateUp(l.input(r, in, rows{}, c), c)
 	l.activate(c)
 	if !l.dims.normOut {
 		l.down(l.y, x2.of(c), c)
@@ -255,20 +266,26 @@ func (l *launch) activate(c span) {
 }
 
 // activateBackward overwrites l.gu, the gate and up projections of chunk c, with their gradient. Before the call, l.act
-// holds the gradient of the MLP's activation. Afterwards it holds the activation, recomputed.
-func (l *launch) activateBackward(c span) {
+// holds the gradient of the MLP's activation. With again it holds the activation afterwards, recomputed.
+func (l *launch) activateBackward(c span, again bool) {
 	act, gu := l.act.of(c), l.gu.of(c)
+	y := act
+	if !again {
+		y = device.Tensor{}
+	}
 	if l.spec.Config.Activation == model.XIELU {
 		op.Do(l.dev, l.s, op.XIELUBackward{DX: gu, Y: act, DY: act, X: gu, Alpha: l.w[model.RoleXIELU], DAlpha: l.g[model.RoleXIELU], T: c.n, F: l.dims.ffn})
 		return
 	}
 	if f, _ := l.activation(); l.spec.Config.Ungated {
-		op.Do(l.dev, l.s, op.ActivateBackward{Activation: f, DX: gu, Y: act, DY: act, X: gu, T: c.n, F: l.dims.ffn})
+		op.Do(l.dev, l.s, op.ActivateBackward{Activation: f, DX: gu, Y: y, DY: act, X: gu, T: c.n, F: l.dims.ffn})
 		return
 	}
 	l.scaleAct(c)
-	l.gluBackward(l.s, gu, act, act, c.n, l.dims.ffn)
-	l.scaleAct(c)
+	l.gluBackward(l.s, gu, y, act, c.n, l.dims.ffn)
+	if again {
+		l.scaleAct(c)
+	}
 	l.scaleGate(c)
 }
 

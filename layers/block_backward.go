@@ -12,7 +12,7 @@ import (
 //	dxdy (T, h) act: dy before, dx after; x (T, h) act: the block's input
 //	g: overwritten if first is set, else accumulated
 //	saved: written by BlockForward of the same micro-batch; undefined afterwards (KeepAll's
-//	gate/up turn into their gradient), so one forward serves one backward
+//	gate/up turn into their gradient, for example), so one forward serves one backward
 //
 // The backward recomputes what Spec.Keep does not keep, by the same operations on the same chunks, so the bits do not
 // depend on Keep. If outputs are normed, the products before those norms are computed again on every level: a norm's
@@ -30,7 +30,7 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 			l.mlpBackward(c)
 		} else {
 			l.mlpBackward(c)
-			if l.dims.normOut && l.keep == KeepAll {
+			if l.dims.normOut && l.keep >= KeepAll {
 				l.attentionOut(l.a, c)
 			}
 			l.outBackward(c)
@@ -106,24 +106,34 @@ func (l *launch) mlpBackward(c span) {
 		l.residual(l.x2, l.a, c)
 	}
 	src, r := l.mlpInput(l.x2)
-	in := l.input(r, src, l.rstd.of(c), c)
+	in := l.input(r, src, l.rstd, c)
 	if l.keep < KeepAll {
 		l.gateUp(in, c)
 	}
 	act, gu, dy := l.act.of(c), l.gu.of(c), l.y.of(c)
+	done := d.normOut || !l.act.chunk // whether act holds the activation before its gradient replaces it
 	if d.normOut {
-		l.activate(c)
+		if l.act.chunk {
+			l.activate(c)
+		}
 		l.down(l.out, device.Tensor{}, c)
 		l.perLayerBackward(c)
 		dy = l.outNormBackward(model.RolePostMLPNorm, l.out.of(c), c)
 	}
 	l.biasGrad(model.RoleDownBias, dy, c.n, d.hidden)
+	downGrad := func() {
+		l.weightGrad(s, l.g[model.RoleDown], dy, act, c.n, d.hidden, d.ffn, l.overwrites(c))
+	}
+	if done {
+		downGrad()
+	}
 	l.inputGrad(s, act, dy, l.w[model.RoleDown], c.n, d.hidden, d.ffn)
-	l.activateBackward(c)
-	// From here on act holds the MLP's activation f(gate)·up again, and gu the gradient of gate and
-	// up.
+	l.activateBackward(c, !done)
+	// From here on gu holds the gradient of gate and up and, unless done, act the activation f(gate)·up again.
+	if !done {
+		downGrad()
+	}
 	up, bias := l.upRoles()
-	l.weightGrad(s, l.g[model.RoleDown], dy, act, c.n, d.hidden, d.ffn, l.overwrites(c))
 	l.weightGrad(s, l.g[up], gu, in, c.n, d.up, d.hidden, l.overwrites(c))
 	l.biasGrad(bias, gu, c.n, d.up)
 	l.inputBackward(up, r, gu, src, d.up, c)
@@ -138,7 +148,7 @@ func (l *launch) inputBackward(w, r model.Role, dy device.Tensor, x rows, out in
 		return
 	}
 	l.inputGrad(l.s, l.n.of(c), dy, l.w[w], c.n, out, l.dims.hidden)
-	l.normBackward(r, x.of(c), c)
+	l.normBackward(r, l.n, x.of(c), c)
 }
 
 // outNormBackward is the backward of a norm on the output of attention or the MLP, for chunk c. r is the role of the
@@ -151,10 +161,10 @@ func (l *launch) outNormBackward(r model.Role, x device.Tensor, c span) device.T
 	return dx
 }
 
-// normBackward adds to l.y the gradient of x for chunk c. l.n holds the gradient of norm(x), and r is the role of the
-// norm's weight.
-func (l *launch) normBackward(r model.Role, x device.Tensor, c span) {
-	l.backThroughNorm(l.s, l.w, l.g, r, l.y.of(c), l.n.of(c), x, l.rstd.of(c), c.n, true)
+// normBackward adds to l.y the gradient of x for chunk c. dy holds the gradient of norm(x), the last result of input,
+// and r is the role of the norm's weight.
+func (l *launch) normBackward(r model.Role, dy rows, x device.Tensor, c span) {
+	l.backThroughNorm(l.s, l.w, l.g, r, l.y.of(c), dy.of(c), x, l.normed.rstd.of(c), c.n, true)
 }
 
 // backThroughNorm is the backward of Templates.norm over n rows: it writes dx (n, h), the gradient of x, from dy, the

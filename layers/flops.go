@@ -1,5 +1,7 @@
 package layers
 
+import "mt/model"
+
 // RecomputedFLOPs returns the FLOPs that the backward of all blocks computes a second time, because
 // Spec.Keep does not keep the results of the forward. A multiply-add is two.
 //
@@ -39,6 +41,35 @@ func (s Spec) BlockRecomputes(block int, keep Keep, tokens, pairs int64) (produc
 		attention = s.attentionFLOPs(pairs)
 	}
 	return tokens * s.productsAgain(block, keep), attention
+}
+
+// PassBytesSpared returns the bytes per token that elementwise passes of a block's backward need not read and write,
+// because the forward keeps the inputs of products. It is 0 below KeepInputs: what lower levels spare is little beside
+// their FLOPs.
+func (s Spec) PassBytesSpared(block int, keep Keep) (n int64) {
+	if keep < KeepInputs {
+		return 0
+	}
+	d, c := s.dims(block), s.Config
+	norm := 0
+	if d.normIn {
+		norm = 2 * d.hidden // read and written
+	}
+	if c.Mixes(block) {
+		n += int64(norm)
+	}
+	if d.beside {
+		n += int64(norm)
+	}
+	if c.HasMLP(block) {
+		if n += int64(norm); c.Activation != model.XIELU {
+			n += int64(d.ffn) // written again
+		}
+		if d.normOut { // apart from its gradient
+			n += int64(d.up)
+		}
+	}
+	return n * s.Act.Size()
 }
 
 // attentionFLOPs returns the FLOPs of attention's forward for the given (query, key) pairs: the products QKᵀ and PV.

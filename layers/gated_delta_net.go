@@ -112,7 +112,7 @@ func (r gatedDeltaNet) backward(l *launch) {
 }
 
 func (r gatedDeltaNet) projectBackward(l *launch, c span) {
-	d, s, n, dqkv, dgates := l.dims, l.s, l.n.of(c), l.dqkv.of(c), l.gdn.dgates.of(c)
+	d, s, n, dqkv, dgates := l.dims, l.s, l.normed.y.of(c), l.dqkv.of(c), l.gdn.dgates.of(c)
 	wide := 2 * r.Heads
 	l.weightGrad(s, l.g[model.RoleRecurIn], dqkv, n, c.n, d.qkv, d.hidden, l.overwrites(c))
 	l.weightGrad(s, l.g[model.RoleRecurGates], dgates, n, c.n, wide, d.hidden, l.overwrites(c))

@@ -30,8 +30,8 @@ func recomputedFLOPs(t *testing.T, cfg *model.Config, always int64) {
 	}
 	once, attended := run(KeepIn(2, KeepAll))
 	once -= tokens * always
-	for i := range 16 { // all pairs of levels
-		keep := Keeps{Keep(i % 4), Keep(i / 4)}
+	for i := range 25 { // all pairs of levels
+		keep := Keeps{Keep(i % 5), Keep(i / 5)}
 		all, pairs := run(keep)
 		sp := Spec{Config: cfg, Keep: keep}
 		if got, want := sp.RecomputedFLOPs(tokens, sp.PairsAgain(5)+sp.PairsAgain(1)+sp.PairsAgain(7)), all-once+pairs-attended; got != want {

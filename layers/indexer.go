@@ -54,8 +54,8 @@ func (l *launch) projectIndex(c span) {
 	}
 	q, k := b.q.of(c), b.k.of(c)
 	l.linear(l.s, q, l.mla.qn.of(c), l.w[model.RoleIndexQ], device.Tensor{}, device.Tensor{}, c.n, d.mla.QRank, b.q.width)
-	l.linear(l.s, k, l.n.of(c), l.w[model.RoleIndexK], device.Tensor{}, device.Tensor{}, c.n, d.hidden, b.k.width)
-	l.linear(l.s, b.w.of(c), l.n.of(c), l.w[model.RoleIndexWeights], device.Tensor{}, device.Tensor{}, c.n, d.hidden, b.w.width)
+	l.linear(l.s, k, l.normed.y.of(c), l.w[model.RoleIndexK], device.Tensor{}, device.Tensor{}, c.n, d.hidden, b.k.width)
+	l.linear(l.s, b.w.of(c), l.normed.y.of(c), l.w[model.RoleIndexWeights], device.Tensor{}, device.Tensor{}, c.n, d.hidden, b.w.width)
 	op.Do(l.dev, l.s, op.LayerNorm{Y: k, X: k, W: l.w[model.RoleIndexKNorm], B: l.w[model.RoleIndexKNormBias], Rows: c.n, Dim: x.HeadDim, Eps: indexNormEps})
 	l.turnIndex(q, x.Heads, c)
 	l.turnIndex(k, 1, c)

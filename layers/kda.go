@@ -126,7 +126,7 @@ func (r kda) backward(l *launch) {
 }
 
 func (r kda) projectBackward(l *launch, c span) {
-	d, s, n, dqkv, dlow, dnarrow := l.dims, l.s, l.n.of(c), l.dqkv.of(c), l.kda.dlow.of(c), l.kda.dnarrow.of(c)
+	d, s, n, dqkv, dlow, dnarrow := l.dims, l.s, l.normed.y.of(c), l.dqkv.of(c), l.kda.dlow.of(c), l.kda.dnarrow.of(c)
 	for _, to := range r.widened(l) {
 		l.weightGrad(s, l.g[to.role], to.grad.of(c), r.narrow(l, to.at, c), c.n, r.Width(), r.Dim, l.overwrites(c))
 		l.inputGrad(s, dnarrow, to.grad.of(c), l.w[to.role], c.n, r.Width(), r.Dim)

@@ -15,10 +15,11 @@ const (
 	KeepNothing   Keep = iota // only the layer's input ("recompute: full")
 	KeepAttention             // attention's output and log-sum-exp, and an indexer's choice
 	KeepQKV                   // q, k and v as attention reads them; with q/k norm, q and k as they are before the norm, which is computed again with all that follows it
-	KeepAll                   // gate/up and the MLP's residual input; only products before output norms (Gemma) and of experts are computed twice ("recompute: none")
+	KeepAll                   // gate/up and the MLP's residual input; only products before output norms (Gemma) and of experts are computed twice
+	KeepInputs                // inputs of products: normed inputs with the norms' statistics, and the MLP's activation; saves passes over memory, no product ("recompute: none")
 )
 
-var keepNames = [...]string{"nothing", "attention", "qkv", "all"}
+var keepNames = [...]string{"nothing", "attention", "qkv", "all", "inputs"}
 
 // String returns the level's name in plans.
 func (k Keep) String() string {
@@ -64,7 +65,7 @@ func (k Keeps) String() string {
 		counts[level]++
 	}
 	var words []string
-	for level := KeepAll; ; level-- {
+	for level := KeepInputs; ; level-- {
 		if n := counts[level]; n == len(k) {
 			return level.String()
 		} else if n > 0 && words == nil {

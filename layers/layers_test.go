@@ -355,10 +355,10 @@ func TestKeepChangesNothing(t *testing.T) {
 		for _, act := range []device.DType{device.F32, device.BF16} {
 			var want result
 			var bytes int64 = -1
-			for keep := KeepNothing; keep <= KeepAll+2; keep++ {
+			for keep := KeepNothing; keep <= KeepInputs+2; keep++ {
 				sp := spec(cfg, keep, act)
-				if keep > KeepAll { // blocks differ
-					sp.Keep = []Keeps{{KeepNothing, KeepAll}, {KeepQKV, KeepAttention}}[keep-KeepAll-1]
+				if keep > KeepInputs { // blocks differ
+					sp.Keep = []Keeps{{KeepInputs, KeepAll}, {KeepQKV, KeepAttention}}[keep-KeepInputs-1]
 				}
 				r := newRig(t, dev, sp, nil)
 				b := r.batch(micro(cfg)...)
@@ -369,7 +369,7 @@ func TestKeepChangesNothing(t *testing.T) {
 				if keep == KeepNothing {
 					want = got
 				}
-				if saved := KindOf(model.Block).SavedBytes(r.spec, 0, keep, 13); keep <= KeepAll && saved <= bytes {
+				if saved := KindOf(model.Block).SavedBytes(r.spec, 0, keep, 13); keep <= KeepInputs && saved <= bytes {
 					t.Errorf("%s keep %d: %d bytes, the level before %d", act, keep, saved, bytes)
 				} else {
 					bytes = saved

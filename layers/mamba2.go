@@ -109,7 +109,7 @@ func (r mamba2) backward(l *launch) {
 }
 
 func (r mamba2) projectBackward(l *launch, c span) {
-	d, n, dqkv := l.dims, l.n.of(c), l.dqkv.of(c)
+	d, n, dqkv := l.dims, l.normed.y.of(c), l.dqkv.of(c)
 	r.scaleInputs(l, dqkv, c)
 	l.weightGrad(l.s, l.g[model.RoleRecurIn], dqkv, n, c.n, d.qkv, d.hidden, l.overwrites(c))
 	l.biasGrad(model.RoleRecurInBias, dqkv, c.n, d.qkv)

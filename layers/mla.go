@@ -49,7 +49,7 @@ func (s Spec) mlaBuffers(d dims, tokens int, backward bool, ws *allotter) mlaBuf
 	return b
 }
 
-// projectMLA writes l.qkv, the packed rows of q, k and v, for the tokens of chunk c from l.n, the normed input.
+// projectMLA writes l.qkv, the packed rows of q, k and v, for the tokens of chunk c from l.normed, the normed input.
 func (l *launch) projectMLA(c span) {
 	d, at := l.dims, l.dims.mla
 	l.narrow(c)
@@ -75,15 +75,15 @@ func (l *launch) queries(c span) {
 	l.linear(l.s, q.of(c), l.queriesFrom(c), l.w[model.RoleQB], device.Tensor{}, device.Tensor{}, c.n, cmp.Or(l.dims.mla.QRank, l.dims.hidden), q.width)
 }
 
-// narrow projects l.n, the normed input, to the latent vectors of the tokens of chunk c, and norms these. It writes qa,
+// narrow projects l.normed, the normed input, to the latent vectors of the tokens of chunk c, and norms these. It writes qa,
 // qn, kva and kvn of l.mla.
 func (l *launch) narrow(c span) {
 	d, b, at := l.dims, l.mla, l.dims.mla
 	if at.QRank > 0 {
-		l.linear(l.s, b.qa.of(c), l.n.of(c), l.w[model.RoleQA], device.Tensor{}, l.w[model.RoleQABias], c.n, d.hidden, at.QRank)
+		l.linear(l.s, b.qa.of(c), l.normed.y.of(c), l.w[model.RoleQA], device.Tensor{}, l.w[model.RoleQABias], c.n, d.hidden, at.QRank)
 		op.Do(l.dev, l.s, l.narrowNorm(b.qn.of(c), b.rstdQA.of(c), b.qa.of(c), l.w[model.RoleQANorm], at.QRank, at.QRank, c.n))
 	}
-	l.linear(l.s, b.kva.of(c), l.n.of(c), l.w[model.RoleKVA], device.Tensor{}, l.w[model.RoleKVABias], c.n, d.hidden, b.kva.width)
+	l.linear(l.s, b.kva.of(c), l.normed.y.of(c), l.w[model.RoleKVA], device.Tensor{}, l.w[model.RoleKVABias], c.n, d.hidden, b.kva.width)
 	op.Do(l.dev, l.s, l.narrowNorm(b.kvn.of(c), b.rstdKVA.of(c), b.kva.of(c), l.w[model.RoleKVANorm], at.KVRank, b.kva.width, c.n))
 }
 
@@ -93,7 +93,7 @@ func (l *launch) queriesFrom(c span) device.Tensor {
 	if l.dims.mla.QRank > 0 {
 		return l.mla.qn.of(c)
 	}
-	return l.n.of(c)
+	return l.normed.y.of(c)
 }
 
 func (l *launch) narrowNorm(y, rstd, x, w device.Tensor, rank, stride, n int) op.RMSNorm {
@@ -139,10 +139,10 @@ func (mlaOutputs) grad(l *launch, dy device.Tensor, c span) {
 		DstStride: d.q, DstHead: d.headDim, SrcStride: d.out, SrcHead: d.mla.ValueDim})
 }
 
-// projectMLABackward overwrites l.n, the normed input of chunk c, with its gradient. dqkv has the gradients of q, k and
+// projectMLABackward overwrites l.normed, the normed input of chunk c, with its gradient. dqkv has the gradients of q, k and
 // v before the rotation. The latent vectors are computed again, which is cheap compared with the projections from them.
 func (l *launch) projectMLABackward(dqkv device.Tensor, c span) {
-	d, s, b, at, n := l.dims, l.s, l.mla, l.dims.mla, l.n.of(c)
+	d, s, b, at, n := l.dims, l.s, l.mla, l.dims.mla, l.normed.y.of(c)
 	l.narrow(c)
 	dq, source := b.q.of(c), l.queriesFrom(c)
 	if d.indexer != nil {

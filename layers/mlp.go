@@ -81,7 +81,13 @@ func (s Spec) mlpBuffers(d dims, keep Keep, tokens int, backward bool, saved, ws
 	} else {
 		b.gu = ws.chunkRows(d.act, chunk, d.up)
 	}
-	b.act, b.n = ws.chunkRows(d.act, chunk, d.ffn), ws.chunkRows(d.act, chunk, d.hidden)
+	if keep >= KeepInputs {
+		s.keepMLPInputs(&b, d, tokens, saved)
+	}
+	if b.act.width == 0 {
+		b.act = ws.chunkRows(d.act, chunk, d.ffn)
+	}
+	b.n = ws.chunkRows(d.act, chunk, d.hidden)
 	if backward {
 		b.rstd = ws.chunkRows(device.F32, chunk, d.stats)
 	}

@@ -231,9 +231,11 @@ func TestMoEChunks(t *testing.T) {
 					y, got := newMoERig(t, d.open(t), c, sp).run()
 					if chunk == 4 {
 						wantY, want = y, got
-						sp.Keep = KeepIn(c.cfg.NumLayers, KeepAll)
-						keptY, kept := newMoERig(t, d.open(t), c, sp).run()
-						compareBits(t, "keep all", result{keptY, kept}, result{y, got})
+						for _, keep := range []Keep{KeepAll, KeepInputs} {
+							sp.Keep = KeepIn(c.cfg.NumLayers, keep)
+							keptY, kept := newMoERig(t, d.open(t), c, sp).run()
+							compareBits(t, "keep "+keep.String(), result{keptY, kept}, result{y, got})
+						}
 					}
 					got["y"], want["y"] = y, wantY
 					for name := range want {

@@ -61,6 +61,7 @@ func TestBytesOfElementwisePasses(t *testing.T) {
 		{KeepAttention, forward, "AddBiasGrad 9218, GLUBackward 227328, RMSNorm 43008, RMSNormBackward 57344, RoPE 33792, residual in MatMul 7168, sum 377858"},
 		{KeepQKV, forward, "AddBiasGrad 9218, GLUBackward 227328, RMSNorm 28672, RMSNormBackward 57344, RoPE 16896, residual in MatMul 7168, sum 346626"},
 		{KeepAll, forward, "AddBiasGrad 9218, GLUBackward 227328, RMSNorm 28672, RMSNormBackward 57344, RoPE 16896, sum 339458"},
+		{KeepInputs, forward, "AddBiasGrad 9218, GLUBackward 189440, RMSNormBackward 57344, RoPE 16896, sum 272898"},
 	} {
 		const tokens = 1 << 14
 		d := &passDevice{toy: newToy(), next: device.Align}

@@ -41,8 +41,8 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 		if i == 0 {
 			least = kept
 		}
-		for i := range 16 { // all pairs of levels
-			keep := Keeps{Keep(i % 4), Keep(i / 4)}
+		for i := range 25 { // all pairs of levels
+			keep := Keeps{Keep(i % 5), Keep(i / 5)}
 			matmuls, attended := run(keep)
 			want, sp := matmuls-least+attended-once, Spec{Config: cfg, Keep: keep}
 			if got := sp.RecomputedFLOPs(tokens, sp.PairsAgain(5)+sp.PairsAgain(1)+sp.PairsAgain(7)); got != want {
@@ -80,12 +80,12 @@ func TestRecomputedFLOPsOfParallelBlocks(t *testing.T) {
 	for _, gate := range []bool{false, true} {
 		cfg := config(func(c *model.Config) { c.LayerNorm, c.Parallel, c.Ungated = true, true, !gate })
 		var kept, once int64
-		for keep := KeepAll + 1; keep > KeepNothing; {
+		for keep := KeepInputs + 1; keep > KeepNothing; {
 			keep--
 			toy, sp := newToy(), spec(cfg, keep, device.F32)
 			r := newRig(t, toy, sp, nil)
 			r.step(r.batch(sequences(cfg.VocabSize, 1, 5, 8)))
-			if keep == KeepAll {
+			if keep == KeepInputs {
 				kept, once = toy.matmuls, toy.attended
 			}
 			want := toy.matmuls - kept + toy.attended - once
@@ -148,11 +148,14 @@ func TestSavedAndCacheBytes(t *testing.T) {
 	// padding.
 	cfg := config(func(c *model.Config) { c.NumHeads, c.NumKVHeads = 4, 2 }) // D 6, h 12, F 10
 	const tokens, o, lse, qkv, x2, gu = 256, 24, 4, 48, 12, 20
-	for keep, elems := range map[Keep]int64{KeepNothing: 0, KeepAttention: o, KeepQKV: o + qkv, KeepAll: o + qkv + x2 + gu} {
+	for keep, elems := range map[Keep]int64{KeepNothing: 0, KeepAttention: o, KeepQKV: o + qkv, KeepAll: o + qkv + x2 + gu, KeepInputs: o + qkv + x2 + gu + 2*x2 + gu/2} {
 		for _, act := range []device.DType{device.F32, device.BF16} {
 			want := tokens * elems * act.Size()
 			if keep > KeepNothing {
 				want += 4 * tokens * lse
+			}
+			if keep == KeepInputs { // two norms' statistics
+				want += 2 * 4 * tokens
 			}
 			if got := KindOf(model.Block).SavedBytes(Spec{Config: cfg, Act: act}, 0, keep, tokens); got != want {
 				t.Errorf("keep %d %s: %d bytes, want %d", keep, act, got, want)
@@ -263,7 +266,7 @@ func TestThreadsChangeNothing(t *testing.T) {
 	for _, act := range []device.DType{device.F32, device.BF16} {
 		var want result
 		for _, threads := range []int{1, 2, 3, 5} {
-			sp := Spec{Config: cfg, Act: act, Keep: KeepIn(cfg.NumLayers, Keep(threads%4)), MaxTokens: 194, ChunkTokens: 64, HeadChunk: 48, Positions: 90}
+			sp := Spec{Config: cfg, Act: act, Keep: KeepIn(cfg.NumLayers, Keep(threads)), MaxTokens: 194, ChunkTokens: 64, HeadChunk: 48, Positions: 90}
 			r := newRig(t, openCPU(t, threads), sp, nil)
 			got := r.step(r.batch(seqs))
 			if threads == 1 {
@@ -342,9 +345,9 @@ func TestWorkspaceServesEveryLaunch(t *testing.T) {
 	wide := config(func(c *model.Config) { c.VocabSize = 500 })
 	deep := config(func(c *model.Config) { c.IntermediateSize = 100 })
 	for _, cfg := range []*model.Config{deep, wide} {
-		for i := range 16 { // all pairs of levels
+		for i := range 25 { // all pairs of levels
 			sp := spec(cfg, KeepNothing, device.F32)
-			keep := Keeps{Keep(i % 4), Keep(i / 4)}
+			keep := Keeps{Keep(i % 5), Keep(i / 5)}
 			sp.Keep = keep
 			r := newRig(t, newToy(), sp, nil)
 			lower := sp
@@ -367,6 +370,7 @@ func TestKeepsInWords(t *testing.T) {
 	for want, keep := range map[string]Keeps{
 		"nothing":                            nil,
 		"all":                                KeepIn(3, KeepAll),
+		"inputs in 2 of 3 blocks, all in 1":  {KeepInputs, KeepAll, KeepInputs},
 		"all in 2 of 3 blocks, nothing in 1": {KeepAll, KeepNothing, KeepAll},
 		"all in 1 of 6 blocks, qkv in 2, attention in 3": {KeepAttention, KeepQKV, KeepAll, KeepAttention, KeepAttention, KeepQKV},
 		"attention in 1 of 2 blocks, nothing in 1":       {KeepNothing, KeepAttention},

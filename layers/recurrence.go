@@ -32,7 +32,7 @@ type recurrence interface {
 	convolves() bool
 	// backward writes dqkv, the gradients of the inputs, from do, the gradient of o.
 	backward(l *launch)
-	// projectBackward overwrites l.n, the normed hidden states of chunk c, with their gradient.
+	// projectBackward overwrites l.normed, the normed hidden states of chunk c, with their gradient.
 	projectBackward(l *launch, c span)
 	// cache takes from a the memory that generation keeps for a block: tail and last (see convolve).
 	cache(d dims, a *allotter) (tail, last device.Tensor)

@@ -3,6 +3,7 @@ package layers
 import (
 	"mt/device"
 	"mt/device/op"
+	"mt/model"
 )
 
 // withMLP and withoutMLP are the values of a parameter mlp: the launch has the whole decoder block, or only its
@@ -15,7 +16,7 @@ func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 	a := allotter{dry: true}
 	s.savedBuffers(d, mlp, keep, tokens, &a)
 	if d.beside {
-		s.savedBuffers(d.besides(), withoutMLP, keep, tokens, &a)
+		s.savedBuffers(d.besides(), withoutMLP, min(keep, KeepAll), tokens, &a)
 	}
 	return a.used
 }
@@ -36,10 +37,11 @@ func (s Spec) savedBytes(d dims, mlp bool, keep Keep, tokens int) int64 {
 //	do (T, H·D), dqkv (T, (H+2·KV)·D) act: gradients of o and of q, k, v
 //	delta (H, T) f32, sums f32: scratch of attention's backward
 //
-// Rows of a chunk, except that KeepAll keeps x2 and gu of all tokens:
+// Rows of a chunk, except that KeepAll keeps x2 and gu of all tokens, and KeepInputs act:
 //
 //	n (C, h) act, rstd (C) f32: a normed input, then its gradient; if outputs are normed, in
-//	  the forward also an output before its norm. For a LayerNorm rstd is (C, 2): mean and rstd
+//	  the forward also an output before its norm. For a LayerNorm rstd is (C, 2): mean and rstd.
+//	  KeepInputs has attnIn and mlpIn (T, h) instead, each with its rstd (T)
 //	x2 (·, h) act: the MLP's residual input, which a parallel block's backward does not need
 //	gu (·, 2·F) act: gate and up, then their gradient; without a gate (·, F)
 //	act (C, F) act: f(gate)·up, or f(up)
@@ -63,6 +65,7 @@ type buffers struct {
 	do, dqkv, draw                   rows
 	lse, delta, sums                 device.Tensor
 	n, rstd, x2, gu, act, zeros      rows
+	attnIn, mlpIn                    normedRows // kept; mlpIn is none if one norm serves both
 	a, out, dout, rstdOut            rows
 	mla                              mlaBuffers   // mla.go
 	index                            indexBuffers // indexer.go
@@ -104,7 +107,35 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 		}
 		b.gu = mem.wholeRows(d.act, tokens, d.up)
 	}
+	if keep >= KeepInputs {
+		b.attnIn = d.keepNormed(tokens, mem)
+		if mlp {
+			s.keepMLPInputs(&b, d, tokens, mem)
+		}
+	}
 	return b
+}
+
+// normedRows are the rows y (·, h) act of a normed input and rstd (·, dims.stats) f32 of the norm's statistics.
+type normedRows struct{ y, rstd rows }
+
+// keepNormed takes from mem the rows of a normed input; none if the model does not norm inputs.
+func (d dims) keepNormed(tokens int, mem *allotter) (n normedRows) {
+	if d.normIn {
+		n = normedRows{mem.wholeRows(d.act, tokens, d.hidden), mem.wholeRows(device.F32, tokens, d.stats)}
+	}
+	return n
+}
+
+// keepMLPInputs takes from mem the inputs of the MLP's products that KeepInputs keeps. xIELU's backward writes the
+// activation in any case.
+func (s Spec) keepMLPInputs(b *buffers, d dims, tokens int, mem *allotter) {
+	if !s.Config.SharedNorm {
+		b.mlpIn = d.keepNormed(tokens, mem)
+	}
+	if s.Config.Activation != model.XIELU {
+		b.act = mem.wholeRows(d.act, tokens, d.ffn)
+	}
 }
 
 // blockBuffers returns the buffers of a launch of a decoder block or of its attention. Buffers that the forward keeps
@@ -114,7 +145,8 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	b := s.mixerBuffers(d, mlp, keep, tokens, backward, saved, ws)
 	s.stateBuffers(&b, d, chunkOf(s.ChunkTokens, tokens), ws)
 	if d.beside {
-		side := s.mixerBuffers(d.besides(), withoutMLP, keep, tokens, backward, saved, ws)
+		side := s.mixerBuffers(d.besides(), withoutMLP, min(keep, KeepAll), tokens, backward, saved, ws)
+		side.attnIn = b.attnIn // the same norm
 		b.side = &side
 	}
 	return b
@@ -175,7 +207,9 @@ func (s Spec) mixerBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 		if keep < KeepAll {
 			b.gu = ws.chunkRows(d.act, chunk, d.up)
 		}
-		b.act = ws.chunkRows(d.act, chunk, d.ffn)
+		if b.act.width == 0 {
+			b.act = ws.chunkRows(d.act, chunk, d.ffn)
+		}
 		if s.Config.LayerScalar || d.shared || d.lends {
 			b.zeros = ws.chunkRows(device.I32, chunk, 1)
 		}

@@ -42,7 +42,7 @@ func (r shortConv) backward(l *launch) {
 }
 
 func (shortConv) projectBackward(l *launch, c span) {
-	d, n, dqkv := l.dims, l.n.of(c), l.dqkv.of(c)
+	d, n, dqkv := l.dims, l.normed.y.of(c), l.dqkv.of(c)
 	l.weightGrad(l.s, l.g[model.RoleRecurIn], dqkv, n, c.n, d.qkv, d.hidden, l.overwrites(c))
 	l.biasGrad(model.RoleRecurInBias, dqkv, c.n, d.qkv)
 	l.inputGrad(l.s, n, dqkv, l.w[model.RoleRecurIn], c.n, d.qkv, d.hidden)

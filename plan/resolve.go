@@ -119,7 +119,7 @@ func choose(q Request) (*Run, error) {
 	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, AheadWeight: q.AheadWeight, Noise: q.Noise, Preference: q.Preference, Positions: max(q.RowTokens, q.Positions, 1), Document: q.document(), Fused: q.Fused}
 	r.Spec.OnHost, r.Spec.NoBackward = q.HiddenStates == "host", r.blocksWithoutBackward()
 	if q.Recompute == "none" {
-		r.Spec.Keep = layers.KeepIn(q.Config.Blocks(), layers.KeepAll)
+		r.Spec.Keep = layers.KeepIn(q.Config.Blocks(), layers.KeepInputs)
 	}
 	r.Depths = leastDepths(q)
 	r.resolveExperts(q)

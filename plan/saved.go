@@ -139,7 +139,7 @@ func (r *Run) slotChoices(q Request) []int {
 // keep nothing.
 func (r *Run) fillSaved(q Request, options []saveOption) bool {
 	best, most := layers.Keeps(nil), -1.0
-	for level := layers.KeepNothing; level <= layers.KeepAll; level++ {
+	for level := layers.KeepNothing; level <= layers.KeepInputs; level++ {
 		r.Spec.Keep = layers.KeepIn(r.Spec.Config.Blocks(), level)
 		t := r.Table()
 		if r.lacks(q, t) != nil {
@@ -162,13 +162,26 @@ func (r *Run) fillSaved(q Request, options []saveOption) bool {
 // step.
 type saveOption struct {
 	block, lane int
-	bytes       [layers.KeepAll + 1]int64
-	saves       [layers.KeepAll + 1]float64
+	bytes       [layers.KeepInputs + 1]int64
+	saves       [layers.KeepInputs + 1]float64
+}
+
+// above returns the lowest level at which the block saves more than at the given one; the given one: there is none.
+func (o *saveOption) above(level layers.Keep) layers.Keep {
+	for next := level; int(next) < len(o.saves); next++ {
+		if o.saves[next] > o.saves[level] {
+			return next
+		}
+	}
+	return level
 }
 
 // attentionSlower is how many times longer a FLOP takes in attention than in a matrix product. On
 // the GPUs of package rates the factor is 1.5 to 8; it is larger for newer GPUs and shorter rows.
 const attentionSlower = 3
+
+// passSlower is how many FLOPs of products take as long as a byte that an elementwise pass moves: 400 TFLOP/s to 2 TB/s.
+const passSlower = 200
 
 // saveOptions returns a saveOption for every block that has a backward.
 func (r *Run) saveOptions() (out []saveOption) {
@@ -184,7 +197,8 @@ func (r *Run) saveOptions() (out []saveOption) {
 		pairs := tokens * r.Spec.Config.BlockPairs(o.block, r.RowTokens) / int64(r.RowTokens)
 		seconds := func(level layers.Keep) float64 {
 			products, attention := r.Spec.BlockRecomputes(o.block, level, tokens, pairs)
-			return (float64(products) + attentionSlower*float64(attention)) / r.pace(o.lane).FLOPs
+			passes := -tokens * r.Spec.PassBytesSpared(o.block, level)
+			return (float64(products) + attentionSlower*float64(attention) + passSlower*float64(passes)) / r.pace(o.lane).FLOPs
 		}
 		again := seconds(layers.KeepNothing)
 		for level := range o.bytes {
@@ -204,14 +218,12 @@ func (r *Run) saveOptions() (out []saveOption) {
 func (r *Run) upgrade(options []saveOption, room room) {
 	for {
 		var best *saveOption
-		most := -1.0
+		most := 0.0
 		for i := range options {
 			o := &options[i]
 			level := r.Spec.Keep[o.block]
-			if level == layers.KeepAll {
-				continue
-			}
-			bytes, saves := o.bytes[level+1]-o.bytes[level], o.saves[level+1]-o.saves[level]
+			next := o.above(level)
+			bytes, saves := o.bytes[next]-o.bytes[level], o.saves[next]-o.saves[level]
 			if worth := saves / float64(max(bytes, 1)); worth > most && room.has(o.lane, bytes) {
 				most, best = worth, o
 			}
@@ -220,8 +232,9 @@ func (r *Run) upgrade(options []saveOption, room room) {
 			return
 		}
 		level := r.Spec.Keep[best.block]
-		room.take(best.lane, best.bytes[level+1]-best.bytes[level])
-		r.Spec.Keep[best.block]++
+		next := best.above(level)
+		room.take(best.lane, best.bytes[next]-best.bytes[level])
+		r.Spec.Keep[best.block] = next
 	}
 }
 
@@ -294,7 +307,7 @@ func (r *Run) stepSeconds(options []saveOption) (most float64) {
 				continue
 			}
 			level, share := r.Spec.Keep.Of(o.block), r.Spec.KeptShare(o.block)
-			rest := o.saves[layers.KeepAll] - share*o.saves[level]
+			rest := o.saves[layers.KeepAll] - share*o.saves[level] // negative above KeepAll
 			if again += rest; r.KeptSlots > 0 && r.Spec.KeptOnHost[o.block] {
 				bytes := travelMargin * share * float64(o.bytes[level])
 				spills += bytes

@@ -56,7 +56,8 @@ func (r *Run) travelBytes() (n int64) {
 	return n
 }
 
-// chooseTravel lets what blocks keep travel if that makes a step shorter. It tries every level, with as many activation
+// chooseTravel lets what blocks keep travel if that makes a step shorter. It tries every level up to KeepAll (inputs of
+// products save too little for their bytes), with as many activation
 // slots as r has and, if the request leaves their number open, with one for each activation. Nothing travels where host
 // and device share one memory, or where the host lacks memory for states, or with several devices: stepSeconds does not
 // know when these wait for each other.
@@ -89,7 +90,7 @@ func (r *Run) travelGain(q Request, options []saveOption) float64 {
 	again, perByte := 0.0, 0.0
 	for _, o := range options {
 		kept := o.saves[r.Spec.Keep.Of(o.block)]
-		again += o.saves[layers.KeepAll] - kept
+		again += o.saves[layers.KeepInputs] - kept
 		for level, bytes := range o.bytes {
 			if o.saves[level] > kept {
 				perByte = max(perByte, o.saves[level]/float64(max(bytes, 1)))
