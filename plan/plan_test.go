@@ -44,7 +44,7 @@ func TestAutomaticWithoutBudget(t *testing.T) {
 	// 64 rows of at most 512 tokens are cut into micro-batches of 16384 tokens. All micro-batches
 	// but the last have at least 32 rows, so there are at most two.
 	r := resolve(t, request())
-	if r.Spec.Keep.String() != "all" || r.GradBF16 || r.Limits.MicroBatchTokens != 16384 || r.Limits.MicroBatches != 2 {
+	if r.Spec.Keep.String() != "inputs" || r.GradBF16 || r.Limits.MicroBatchTokens != 16384 || r.Limits.MicroBatches != 2 {
 		t.Errorf("keep %s, bf16 gradients %t, micro-batches of %d", r.Spec.Keep, r.GradBF16, r.Limits.MicroBatchTokens)
 	}
 	// Seven layer inputs (of six blocks and the head) for each of two micro-batches need 14
@@ -237,7 +237,7 @@ func TestAskedIsKept(t *testing.T) {
 				t.Errorf("micro-batches of %d: limits %+v", q.MicroBatchTokens, got.Limits)
 			}
 		}
-		if got.GradBF16 != (q.GradDType == "bf16") || got.Spec.Keep.String() != map[string]string{"none": "all", "full": "nothing"}[q.Recompute] {
+		if got.GradBF16 != (q.GradDType == "bf16") || got.Spec.Keep.String() != map[string]string{"none": "inputs", "full": "nothing"}[q.Recompute] {
 			t.Errorf("asked for %s and recompute %s: bf16 %t, keep %s", q.GradDType, q.Recompute, got.GradBF16, got.Spec.Keep)
 		}
 	}
