@@ -63,10 +63,9 @@ func (s Spec) PassBytesSpared(block int, keep Keep) (n int64) {
 	}
 	if c.HasMLP(block) {
 		if n += int64(norm); c.Activation != model.XIELU {
-			n += int64(d.ffn) // written again
-		}
-		if d.normOut { // apart from its gradient
-			n += int64(d.up)
+			if n += int64(d.ffn); d.normOut { // written again, from gate and up
+				n += int64(d.up)
+			}
 		}
 	}
 	return n * s.Act.Size()

@@ -63,39 +63,80 @@ func TestBytesOfElementwisePasses(t *testing.T) {
 		{KeepAll, forward, "AddBiasGrad 9218, GLUBackward 227328, RMSNorm 28672, RMSNormBackward 57344, RoPE 16896, sum 339458"},
 		{KeepInputs, forward, "AddBiasGrad 9218, GLUBackward 189440, RMSNormBackward 57344, RoPE 16896, sum 272898"},
 	} {
-		const tokens = 1 << 14
-		d := &passDevice{toy: newToy(), next: device.Align}
-		tensor := func(dt device.DType, n int) device.Tensor {
-			return testkit.Must(d.Alloc(accounts.Workspace, int64(n)*dt.Size()))(t).Tensor(dt, 0, int64(n))
-		}
-		half := cfg.HeadDim / 2
-		sp := Spec{Config: cfg, Act: device.BF16, Keep: KeepIn(cfg.NumLayers, c.keep), MaxTokens: tokens, Positions: tokens,
-			Cos: tensor(device.F32, tokens*half), Sin: tensor(device.F32, tokens*half)}
-		tpl, l := New(sp, d), cfg.Layouts(true)[1]
-		w := BindWeights(l, testkit.Must(d.Alloc(accounts.Workspace, l.SlotBytes))(t))
-		g := BindGrads(l, testkit.Must(d.Alloc(accounts.Workspace, 4*l.GradElems))(t))
-		saved := testkit.Must(d.Alloc(accounts.Workspace, sp.savedBytes(sp.dims(0), true, c.keep, tokens)))(t)
-		ws := testkit.Must(d.Alloc(accounts.Workspace, sp.WorkspaceBytes()))(t)
-		mb := MicroBatch{Tokens: tokens, Seqs: 1, MaxSeqlen: tokens, Pos: tensor(device.I32, tokens), Cu: tensor(device.I32, 2)}
-		x, y := OnDevice(tensor(device.BF16, tokens*cfg.HiddenSize)), OnDevice(tensor(device.BF16, tokens*cfg.HiddenSize))
-		count := func(f func(device.Stream)) string {
-			d.bytes = map[string]int64{}
-			f(passStream{})
-			var sum int64
-			var b strings.Builder
-			for _, name := range slices.Sorted(maps.Keys(d.bytes)) {
-				fmt.Fprintf(&b, "%s %d, ", name, d.bytes[name]/tokens)
-				sum += d.bytes[name] / tokens
-			}
-			return fmt.Sprintf("%ssum %d", b.String(), sum)
-		}
-		got := count(func(s device.Stream) { tpl.BlockForward(s, 0, w, y, x, mb, saved, ws) })
-		if got != c.forward {
+		forward, backward := blockPasses(t, cfg, c.keep)
+		if got := inWords(forward); got != c.forward {
 			t.Errorf("keep %v, forward: %s\nwant %s", c.keep, got, c.forward)
 		}
-		got = count(func(s device.Stream) { tpl.BlockBackward(s, 0, w, g, y, x, mb, saved, ws, true) })
-		if got != c.backward {
+		if got := inWords(backward); got != c.backward {
 			t.Errorf("keep %v, backward: %s\nwant %s", c.keep, got, c.backward)
 		}
 	}
+}
+
+// TestPassBytesSpared: PassBytesSpared is how many bytes for each token the passes of a backward move less at
+// KeepInputs than at KeepAll, in blocks with different norms and MLPs.
+func TestPassBytesSpared(t *testing.T) {
+	for name, change := range map[string]func(*model.Config){
+		"plain":           func(*model.Config) {},
+		"four norms":      func(c *model.Config) { c.SandwichNorms = true },
+		"norms of output": func(c *model.Config) { c.OutputNorms = true },
+		"parallel":        func(c *model.Config) { c.LayerNorm, c.Parallel = true, true },
+		"one norm":        func(c *model.Config) { c.LayerNorm, c.Parallel, c.SharedNorm = true, true, true },
+		"no gate":         func(c *model.Config) { c.Ungated, c.Activation = true, model.GELU },
+		"xIELU":           func(c *model.Config) { c.Ungated, c.Activation = true, model.XIELU },
+	} {
+		cfg := testkit.Must(model.Preset("qwen2.5-7b"))(t)
+		change(cfg)
+		sum := func(keep Keep) (n int64) {
+			_, backward := blockPasses(t, cfg, keep)
+			for _, bytes := range backward {
+				n += bytes
+			}
+			return n
+		}
+		all, inputs := sum(KeepAll), sum(KeepInputs)
+		if spared := (Spec{Config: cfg, Act: device.BF16}).PassBytesSpared(0, KeepInputs); spared == 0 || spared != all-inputs {
+			t.Errorf("%s: %d bytes are spared, %d of %d are moved", name, spared, inputs, all)
+		}
+	}
+}
+
+// inWords lists bytes by name, and their sum.
+func inWords(bytes map[string]int64) string {
+	var sum int64
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(bytes)) {
+		fmt.Fprintf(&b, "%s %d, ", name, bytes[name])
+		sum += bytes[name]
+	}
+	return fmt.Sprintf("%ssum %d", b.String(), sum)
+}
+
+// blockPasses returns the bytes that passDevice counts for each token in a block's forward and backward, in bf16.
+func blockPasses(t *testing.T, cfg *model.Config, keep Keep) (forward, backward map[string]int64) {
+	const tokens = 1 << 14
+	d := &passDevice{toy: newToy(), next: device.Align}
+	tensor := func(dt device.DType, n int) device.Tensor {
+		return testkit.Must(d.Alloc(accounts.Workspace, int64(n)*dt.Size()))(t).Tensor(dt, 0, int64(n))
+	}
+	half := cfg.HeadDim / 2
+	sp := Spec{Config: cfg, Act: device.BF16, Keep: KeepIn(cfg.NumLayers, keep), MaxTokens: tokens, Positions: tokens,
+		Cos: tensor(device.F32, tokens*half), Sin: tensor(device.F32, tokens*half)}
+	tpl, l := New(sp, d), cfg.Layouts(true)[1]
+	w := BindWeights(l, testkit.Must(d.Alloc(accounts.Workspace, l.SlotBytes))(t))
+	g := BindGrads(l, testkit.Must(d.Alloc(accounts.Workspace, 4*l.GradElems))(t))
+	saved := testkit.Must(d.Alloc(accounts.Workspace, sp.savedBytes(sp.dims(0), true, keep, tokens)))(t)
+	ws := testkit.Must(d.Alloc(accounts.Workspace, sp.WorkspaceBytes()))(t)
+	mb := MicroBatch{Tokens: tokens, Seqs: 1, MaxSeqlen: tokens, Pos: tensor(device.I32, tokens), Cu: tensor(device.I32, 2)}
+	x, y := OnDevice(tensor(device.BF16, tokens*cfg.HiddenSize)), OnDevice(tensor(device.BF16, tokens*cfg.HiddenSize))
+	count := func(f func(device.Stream)) map[string]int64 {
+		d.bytes = map[string]int64{}
+		f(passStream{})
+		for name := range d.bytes {
+			d.bytes[name] /= tokens
+		}
+		return d.bytes
+	}
+	return count(func(s device.Stream) { tpl.BlockForward(s, 0, w, y, x, mb, saved, ws) }),
+		count(func(s device.Stream) { tpl.BlockBackward(s, 0, w, g, y, x, mb, saved, ws, true) })
 }
