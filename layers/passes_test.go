@@ -84,9 +84,12 @@ func TestPassBytesSpared(t *testing.T) {
 		"one norm":        func(c *model.Config) { c.LayerNorm, c.Parallel, c.SharedNorm = true, true, true },
 		"no gate":         func(c *model.Config) { c.Ungated, c.Activation = true, model.GELU },
 		"xIELU":           func(c *model.Config) { c.Ungated, c.Activation = true, model.XIELU },
+		"beside Mamba-2":  func(*model.Config) {},
 	} {
 		cfg := testkit.Must(model.Preset("qwen2.5-7b"))(t)
-		change(cfg)
+		if change(cfg); name == "beside Mamba-2" {
+			cfg = besideConfig()
+		}
 		sum := func(keep Keep) (n int64) {
 			_, backward := blockPasses(t, cfg, keep)
 			for _, bytes := range backward {

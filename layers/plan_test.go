@@ -162,6 +162,12 @@ func TestSavedAndCacheBytes(t *testing.T) {
 			}
 		}
 	}
+	cfg.Parallel = true
+	two := KindOf(model.Block).SavedBytes(Spec{Config: cfg, Act: device.F32}, 0, KeepInputs, tokens)
+	cfg.SharedNorm = true
+	if one := KindOf(model.Block).SavedBytes(Spec{Config: cfg, Act: device.F32}, 0, KeepInputs, tokens); two-one != 4*tokens*(x2+1) {
+		t.Errorf("of one norm for attention and MLP %d bytes are kept, of two %d", one, two)
+	}
 	if got := (Spec{Config: cfg, Act: device.BF16}).CacheBytes(0, tokens); got != 2*tokens*qkv {
 		t.Errorf("cache of %d bytes, want %d", got, 2*tokens*qkv)
 	}

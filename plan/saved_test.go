@@ -231,6 +231,11 @@ func TestKeptByLayer(t *testing.T) {
 	if got, want := fmt.Sprint(r.KeptByLayer()), "[nothing inputs nothing inputs inputs nothing nothing]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+	c.OutputNorms = true // inputs of attention are kept anyway, and a level that saves nothing is not taken
+	q.DeviceMemory, q.HeadShards, q.Depths.ActivationSlots = r.Table().Device-64, 1, r.Depths.ActivationSlots
+	if got, want := fmt.Sprint(resolve(t, q).KeptByLayer()), "[nothing qkv nothing inputs qkv nothing nothing]"; got != want {
+		t.Errorf("of normed outputs %s, want %s", got, want)
+	}
 	r.Spec.Keep = layers.Keeps{layers.KeepQKV, layers.KeepNothing, layers.KeepAttention}
 	if got, want := fmt.Sprint(r.KeptByLayer()), "[nothing qkv nothing nothing attention nothing nothing]"; got != want {
 		t.Errorf("%s, want %s", got, want)
