@@ -162,6 +162,9 @@ func TestSavedAndCacheBytes(t *testing.T) {
 			}
 		}
 	}
+	if got, want := KindOf(model.MLP).SavedBytes(Spec{Config: cfg, Act: device.F32}, 0, KeepInputs, tokens), int64(4*tokens*(gu+gu/2+x2+1)); got != want {
+		t.Errorf("an MLP alone keeps %d bytes, want %d", got, want)
+	}
 	cfg.Parallel = true
 	two := KindOf(model.Block).SavedBytes(Spec{Config: cfg, Act: device.F32}, 0, KeepInputs, tokens)
 	cfg.SharedNorm = true

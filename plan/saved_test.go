@@ -231,11 +231,6 @@ func TestKeptByLayer(t *testing.T) {
 	if got, want := fmt.Sprint(r.KeptByLayer()), "[nothing inputs nothing inputs inputs nothing nothing]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	c.OutputNorms = true // inputs of attention are kept anyway, and a level that saves nothing is not taken
-	q.DeviceMemory, q.HeadShards, q.Depths.ActivationSlots = r.Table().Device-64, 1, r.Depths.ActivationSlots
-	if got, want := fmt.Sprint(resolve(t, q).KeptByLayer()), "[nothing qkv nothing inputs qkv nothing nothing]"; got != want {
-		t.Errorf("of normed outputs %s, want %s", got, want)
-	}
 	r.Spec.Keep = layers.Keeps{layers.KeepQKV, layers.KeepNothing, layers.KeepAttention}
 	if got, want := fmt.Sprint(r.KeptByLayer()), "[nothing qkv nothing nothing attention nothing nothing]"; got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -293,6 +288,16 @@ func TestInputsOfProductsAreKeptLast(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestLevelsThatSaveNothing: a block passes over a level that saves nothing, and does not rise to one at the top.
+func TestLevelsThatSaveNothing(t *testing.T) {
+	r := Run{Spec: layers.Spec{Keep: layers.KeepIn(2, layers.KeepNothing)}}
+	r.upgrade([]saveOption{{bytes: [...]int64{0, 1, 2, 2, 3}, saves: [...]float64{0, 1, 2, 2, 3}},
+		{block: 1, bytes: [...]int64{0, 1, 2, 2, 2}, saves: [...]float64{0, 1, 2, 2, 2}}}, room{lanes: []int64{10}, all: 10})
+	if want := (layers.Keeps{layers.KeepInputs, layers.KeepQKV}); !slices.Equal(r.Spec.Keep, want) {
+		t.Errorf("%v is kept, want %v", r.Spec.Keep, want)
 	}
 }
 
