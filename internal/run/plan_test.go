@@ -158,7 +158,7 @@ func TestRoomIsLookedAt(t *testing.T) {
 		"nothing left":       {"", host.Room{Known: true, By: "ulimit -v is 1.0 GiB"}, []string{"of host memory and none is available (ulimit -v is 1.0 GiB): ", "or have more host memory"}},
 		"little left":        {"", host.Room{Known: true, Bytes: 12 << 20, By: "MemAvailable of /proc/meminfo"}, []string{"of host memory and 12 MiB are available (MemAvailable of /proc/meminfo): "}},
 		"less than allowed":  {"host_memory: 1GiB\n", host.Room{Known: true, Bytes: 12 << 20, By: "ulimit -v is 1.0 GiB"}, []string{"run.yaml:", "host_memory: the run needs ", " of this machine's memory, and 12 MiB is available (ulimit -v is 1.0 GiB), 84 MiB too little: lower host_memory"}},
-		"device on the host": {"host_memory: 97MiB\nbinding: copy\n", host.Room{Known: true, Bytes: 96<<20 + 200<<10, By: "x"}, []string{"run.yaml:", "host_memory: the run needs 96 MiB of this machine's memory, and 96 MiB is available (x), 123 KiB too little: lower host_memory"}},
+		"device on the host": {"host_memory: 97MiB\nbinding: copy\n", host.Room{Known: true, Bytes: 96<<20 + 200<<10, By: "x"}, []string{"run.yaml:", "host_memory: the run needs 96 MiB of this machine's memory, and 96 MiB is available (x), 156 KiB too little: lower host_memory"}},
 	} {
 		h := settings.Hooks{Room: func() host.Room { return tc.room }, Allocating: func() { t.Errorf("%s: memory is taken", name) }}
 		_, err := pattern.in(t).with(tc.extra).train(t, t.Context(), h)
