@@ -138,14 +138,14 @@ func (r *Run) slotChoices(q Request) []int {
 // workspace, so fillSaved tries each level as the lowest. It returns false if the run does not fit even when blocks
 // keep nothing.
 func (r *Run) fillSaved(q Request, options []saveOption) bool {
-	best, most := layers.Keeps(nil), -1.0
-	for level := layers.KeepNothing; level <= layers.KeepInputs; level++ {
+	best, most, top := layers.Keeps(nil), -1.0, r.highest()
+	for level := layers.KeepNothing; level <= top; level++ {
 		r.Spec.Keep = layers.KeepIn(r.Spec.Config.Blocks(), level)
 		t := r.Table()
 		if r.lacks(q, t) != nil {
 			break
 		}
-		r.upgrade(options, r.room(q, t))
+		r.upgrade(options, r.room(q, t), top)
 		saves := 0.0
 		for _, o := range options {
 			saves += o.saves[r.Spec.Keep.Of(o.block)]
@@ -156,6 +156,15 @@ func (r *Run) fillSaved(q Request, options []saveOption) bool {
 	}
 	r.Spec.Keep = best
 	return most >= 0
+}
+
+// highest returns the highest level that fillSaved chooses. Inputs of products save less time than slots for as many
+// bytes of activations that spill.
+func (r *Run) highest() layers.Keep {
+	if r.spilled() > 0 {
+		return layers.KeepAll
+	}
+	return layers.KeepInputs
 }
 
 // saveOption describes, for one block and each level, the bytes that the block keeps and the seconds that it saves in a
@@ -212,10 +221,10 @@ func (r *Run) saveOptions() (out []saveOption) {
 	return out
 }
 
-// upgrade raises the levels of blocks as long as the free memory, room, suffices. Each time it
+// upgrade raises the levels of blocks, up to top, as long as the free memory, room, suffices. Each time it
 // raises the block that saves the most seconds per byte of all that still fit; among equals, the
 // first block.
-func (r *Run) upgrade(options []saveOption, room room) {
+func (r *Run) upgrade(options []saveOption, room room, top layers.Keep) {
 	for {
 		var best *saveOption
 		most := 0.0
@@ -224,7 +233,7 @@ func (r *Run) upgrade(options []saveOption, room room) {
 			level := r.Spec.Keep[o.block]
 			next := o.above(level)
 			bytes, saves := o.bytes[next]-o.bytes[level], o.saves[next]-o.saves[level]
-			if worth := saves / float64(max(bytes, 1)); worth > most && room.has(o.lane, bytes) {
+			if worth := saves / float64(max(bytes, 1)); next <= top && worth > most && room.has(o.lane, bytes) {
 				most, best = worth, o
 			}
 		}
