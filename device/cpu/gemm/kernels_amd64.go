@@ -172,10 +172,11 @@ func transpose512F32(dst *float32, stride int, src *float32, offsets *[16]int, n
 func packB256F32(dst *float32, stride int, src *float32, ld int, panels int, k int)
 
 // transpose256F32 writes the transpose of 8 rows of n elements, which begin at src plus offsets
-// bytes, to rows of 8 floats, stride apart; n is a multiple of 8.
+// bytes, to rows of 8 floats, stride apart; n is a multiple of 8. It prefetches what
+// lies ahead bytes after each element.
 //
 //go:noescape
-func transpose256F32(dst *float32, stride int, src *float32, offsets *[8]int, n int)
+func transpose256F32(dst *float32, stride int, src *float32, offsets *[8]int, n int, ahead uintptr)
 
 // dot512F32 writes to d the products of x with four rows of k elements, which begin at
 // w plus offsets bytes.
@@ -199,7 +200,7 @@ func transpose512BF16(dst *float32, stride int, src *uint16, offsets *[16]int, n
 func packB256BF16(dst *float32, stride int, src *uint16, ld int, panels int, k int)
 
 //go:noescape
-func transpose256BF16(dst *float32, stride int, src *uint16, offsets *[8]int, n int)
+func transpose256BF16(dst *float32, stride int, src *uint16, offsets *[8]int, n int, ahead uintptr)
 
 //go:noescape
 func dot512BF16(d *float32, x *float32, w *uint16, offsets *[4]int, k int)

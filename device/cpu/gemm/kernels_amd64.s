@@ -30290,35 +30290,45 @@ panel:
 	VZEROUPPER
 	RET
 
-// func transpose256F32(dst *float32, stride int, src *float32, offsets *[8]int, n int)
-// Requires: AVX
-TEXT ·transpose256F32(SB), NOSPLIT, $0-40
+// func transpose256F32(dst *float32, stride int, src *float32, offsets *[8]int, n int, ahead uintptr)
+// Requires: AVX, MMX+
+TEXT ·transpose256F32(SB), NOSPLIT, $0-48
 	MOVQ dst+0(FP), AX
 	MOVQ stride+8(FP), CX
 	MOVQ src+16(FP), DX
 	MOVQ offsets+24(FP), BX
 	MOVQ n+32(FP), SI
+	MOVQ ahead+40(FP), DI
 	SHLQ $0x02, CX
+	ADDQ DX, DI
 	SHRQ $0x03, SI
 	JE   done
 
 block:
-	MOVQ       (BX), DI
-	VMOVUPS    (DX)(DI*1), Y0
-	MOVQ       8(BX), DI
-	VMOVUPS    (DX)(DI*1), Y1
-	MOVQ       16(BX), DI
-	VMOVUPS    (DX)(DI*1), Y2
-	MOVQ       24(BX), DI
-	VMOVUPS    (DX)(DI*1), Y3
-	MOVQ       32(BX), DI
-	VMOVUPS    (DX)(DI*1), Y4
-	MOVQ       40(BX), DI
-	VMOVUPS    (DX)(DI*1), Y5
-	MOVQ       48(BX), DI
-	VMOVUPS    (DX)(DI*1), Y6
-	MOVQ       56(BX), DI
-	VMOVUPS    (DX)(DI*1), Y7
+	MOVQ       (BX), R8
+	PREFETCHT0 (DI)(R8*1)
+	VMOVUPS    (DX)(R8*1), Y0
+	MOVQ       8(BX), R8
+	PREFETCHT0 (DI)(R8*1)
+	VMOVUPS    (DX)(R8*1), Y1
+	MOVQ       16(BX), R8
+	PREFETCHT0 (DI)(R8*1)
+	VMOVUPS    (DX)(R8*1), Y2
+	MOVQ       24(BX), R8
+	PREFETCHT0 (DI)(R8*1)
+	VMOVUPS    (DX)(R8*1), Y3
+	MOVQ       32(BX), R8
+	PREFETCHT0 (DI)(R8*1)
+	VMOVUPS    (DX)(R8*1), Y4
+	MOVQ       40(BX), R8
+	PREFETCHT0 (DI)(R8*1)
+	VMOVUPS    (DX)(R8*1), Y5
+	MOVQ       48(BX), R8
+	PREFETCHT0 (DI)(R8*1)
+	VMOVUPS    (DX)(R8*1), Y6
+	MOVQ       56(BX), R8
+	PREFETCHT0 (DI)(R8*1)
+	VMOVUPS    (DX)(R8*1), Y7
 	VUNPCKLPS  Y1, Y0, Y8
 	VUNPCKHPS  Y1, Y0, Y9
 	VUNPCKLPS  Y3, Y2, Y10
@@ -30360,6 +30370,7 @@ block:
 	VMOVUPS    Y15, (AX)
 	ADDQ       CX, AX
 	ADDQ       $0x00000020, DX
+	ADDQ       $0x00000020, DI
 	DECQ       SI
 	JNE        block
 
@@ -31005,42 +31016,52 @@ panel:
 	VZEROUPPER
 	RET
 
-// func transpose256BF16(dst *float32, stride int, src *uint16, offsets *[8]int, n int)
-// Requires: AVX, AVX2
-TEXT ·transpose256BF16(SB), NOSPLIT, $0-40
+// func transpose256BF16(dst *float32, stride int, src *uint16, offsets *[8]int, n int, ahead uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·transpose256BF16(SB), NOSPLIT, $0-48
 	MOVQ dst+0(FP), AX
 	MOVQ stride+8(FP), CX
 	MOVQ src+16(FP), DX
 	MOVQ offsets+24(FP), BX
 	MOVQ n+32(FP), SI
+	MOVQ ahead+40(FP), DI
 	SHLQ $0x02, CX
+	ADDQ DX, DI
 	SHRQ $0x03, SI
 	JE   done
 
 block:
-	MOVQ       (BX), DI
-	VPMOVZXWD  (DX)(DI*1), Y0
+	MOVQ       (BX), R8
+	PREFETCHT0 (DI)(R8*1)
+	VPMOVZXWD  (DX)(R8*1), Y0
 	VPSLLD     $0x10, Y0, Y0
-	MOVQ       8(BX), DI
-	VPMOVZXWD  (DX)(DI*1), Y1
+	MOVQ       8(BX), R8
+	PREFETCHT0 (DI)(R8*1)
+	VPMOVZXWD  (DX)(R8*1), Y1
 	VPSLLD     $0x10, Y1, Y1
-	MOVQ       16(BX), DI
-	VPMOVZXWD  (DX)(DI*1), Y2
+	MOVQ       16(BX), R8
+	PREFETCHT0 (DI)(R8*1)
+	VPMOVZXWD  (DX)(R8*1), Y2
 	VPSLLD     $0x10, Y2, Y2
-	MOVQ       24(BX), DI
-	VPMOVZXWD  (DX)(DI*1), Y3
+	MOVQ       24(BX), R8
+	PREFETCHT0 (DI)(R8*1)
+	VPMOVZXWD  (DX)(R8*1), Y3
 	VPSLLD     $0x10, Y3, Y3
-	MOVQ       32(BX), DI
-	VPMOVZXWD  (DX)(DI*1), Y4
+	MOVQ       32(BX), R8
+	PREFETCHT0 (DI)(R8*1)
+	VPMOVZXWD  (DX)(R8*1), Y4
 	VPSLLD     $0x10, Y4, Y4
-	MOVQ       40(BX), DI
-	VPMOVZXWD  (DX)(DI*1), Y5
+	MOVQ       40(BX), R8
+	PREFETCHT0 (DI)(R8*1)
+	VPMOVZXWD  (DX)(R8*1), Y5
 	VPSLLD     $0x10, Y5, Y5
-	MOVQ       48(BX), DI
-	VPMOVZXWD  (DX)(DI*1), Y6
+	MOVQ       48(BX), R8
+	PREFETCHT0 (DI)(R8*1)
+	VPMOVZXWD  (DX)(R8*1), Y6
 	VPSLLD     $0x10, Y6, Y6
-	MOVQ       56(BX), DI
-	VPMOVZXWD  (DX)(DI*1), Y7
+	MOVQ       56(BX), R8
+	PREFETCHT0 (DI)(R8*1)
+	VPMOVZXWD  (DX)(R8*1), Y7
 	VPSLLD     $0x10, Y7, Y7
 	VUNPCKLPS  Y1, Y0, Y8
 	VUNPCKHPS  Y1, Y0, Y9
@@ -31083,6 +31104,7 @@ block:
 	VMOVUPS    Y15, (AX)
 	ADDQ       CX, AX
 	ADDQ       $0x00000010, DX
+	ADDQ       $0x00000010, DI
 	DECQ       SI
 	JNE        block
 

@@ -64,10 +64,11 @@ func packBT256(dst *float32, stride int, b operand, n, k int, s *rowOffsets) {
 // than 8 rows, it repeats the last.
 func transpose8(dst *float32, stride int, src operand, rows, n int, s *rowOffsets) {
 	whole, offsets := n&^7, (*[8]int)(s.first(8, src, rows))
+	ahead := uintptr(8 * src.ld * src.size()) // the next call's rows
 	if src.bf16 {
-		transpose256BF16(dst, stride, (*uint16)(src.p), offsets, whole)
+		transpose256BF16(dst, stride, (*uint16)(src.p), offsets, whole, ahead)
 	} else {
-		transpose256F32(dst, stride, (*float32)(src.p), offsets, whole)
+		transpose256F32(dst, stride, (*float32)(src.p), offsets, whole, ahead)
 	}
 	if whole < n {
 		transposeTo(at(dst, whole*stride), stride, src.at(0, whole), min(rows, 8), n-whole)

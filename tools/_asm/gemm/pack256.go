@@ -48,15 +48,19 @@ func packB256(bf16 bool) {
 // packed.
 func transpose256(bf16 bool) {
 	Begin("transpose256"+suffix(bf16),
-		"func(dst *float32, stride int, src *"+element(bf16)+", offsets *[8]int, n int)",
+		"func(dst *float32, stride int, src *"+element(bf16)+", offsets *[8]int, n int, ahead uintptr)",
 		"writes the transpose of 8 rows of n elements, which begin at src plus offsets",
-		"bytes, to rows of 8 floats, stride apart; n is a multiple of 8.")
+		"bytes, to rows of 8 floats, stride apart; n is a multiple of 8. It prefetches what",
+		"lies ahead bytes after each element.")
 	dst, stride, src, offsets, n := Arg("dst"), Arg("stride"), Arg("src"), Arg("offsets"), Arg("n")
+	ahead := Arg("ahead")
 	SHLQ(Imm(2), stride)
+	ADDQ(src, ahead)
 	off, in, a := GP64(), YMMs[:8], YMMs[8:]
 	loop8(n, func() {
 		for r := range in {
 			MOVQ(Mem{Base: offsets, Disp: 8 * r}, off)
+			PREFETCHT0(Mem{Base: ahead, Index: off, Scale: 1})
 			load256(bf16, Mem{Base: src, Index: off, Scale: 1}, in[r])
 		}
 		for i := 0; i < 8; i += 2 { // pairs of rows
@@ -75,6 +79,7 @@ func transpose256(bf16 bool) {
 			ADDQ(stride, dst)
 		}
 		ADDQ(U32(8*size(bf16)), src)
+		ADDQ(U32(8*size(bf16)), ahead)
 	})
 	End()
 }
