@@ -27,8 +27,9 @@ var avx2 = kernels{
 	swiglu:       unit{swigluAVX2, swigluGradAVX2, swigluGradYAVX2},
 	geglu:        unit{gegluAVX2, gegluGradAVX2, gegluGradYAVX2},
 	erfglu:       unit{erfgluAVX2, erfgluGradAVX2, erfgluGradYAVX2},
-	tileRows:     []tileFunc{tileRows1AVX2, tileRows2AVX2, tileRows3AVX2, tileRows4AVX2},
-	tileCols:     []tileFunc{tileCols1AVX2, tileCols2AVX2, tileCols3AVX2, tileCols4AVX2},
+	tileRows:     []tileFunc{tileRows1AVX2, tileRows2AVX2, tileRows3AVX2, tileRows4AVX2, tileRows5AVX2, tileRows6AVX2},
+	tileCols:     []tileFunc{tileCols1AVX2, tileCols2AVX2, tileCols3AVX2, tileCols4AVX2, tileCols5AVX2, tileCols6AVX2},
+	transpose:    transposeAVX2,
 }
 
 var avx512 = kernels{

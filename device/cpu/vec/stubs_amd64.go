@@ -216,6 +216,11 @@ func tileRows14AVX512(k int, a *float32, astride int, b *float32, bpanel int, c 
 //go:noescape
 func tileCols14AVX512(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
+// transposeAVX512 writes the columns of 16 rows of src, stride bytes apart, as rows of 16 floats, 32 floats apart; there are 16·blocks.
+//
+//go:noescape
+func transposeAVX512(dst *float32, src *float32, stride int, blocks int)
+
 //go:noescape
 func widenAVX2(dst *float32, src *uint16, n int)
 
@@ -318,7 +323,17 @@ func tileRows4AVX2(k int, a *float32, astride int, b *float32, bpanel int, c *fl
 //go:noescape
 func tileCols4AVX2(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
 
-// transposeAVX512 writes the columns of 16 rows of src, stride bytes apart, as rows of 16 floats, 32 floats apart; there are 16·blocks.
-//
 //go:noescape
-func transposeAVX512(dst *float32, src *float32, stride int, blocks int)
+func tileRows5AVX2(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
+
+//go:noescape
+func tileCols5AVX2(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
+
+//go:noescape
+func tileRows6AVX2(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
+
+//go:noescape
+func tileCols6AVX2(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride int, panels int, acc bool)
+
+//go:noescape
+func transposeAVX2(dst *float32, src *float32, stride int, blocks int)

@@ -63,18 +63,8 @@ func transpose256(bf16 bool) {
 			PREFETCHT0(Mem{Base: ahead, Index: off, Scale: 1})
 			load256(bf16, Mem{Base: src, Index: off, Scale: 1}, in[r])
 		}
-		for i := 0; i < 8; i += 2 { // pairs of rows
-			VUNPCKLPS(in[i+1], in[i], a[i])
-			VUNPCKHPS(in[i+1], in[i], a[i+1])
-		}
-		for i := 0; i < 8; i += 4 { // in[i+c]: columns c and c+4 of rows i … i+3
-			VUNPCKLPD(a[i+2], a[i], in[i])
-			VUNPCKHPD(a[i+2], a[i], in[i+1])
-			VUNPCKLPD(a[i+3], a[i+1], in[i+2])
-			VUNPCKHPD(a[i+3], a[i+1], in[i+3])
-		}
+		Transpose8(in, a)
 		for c := range 8 {
-			VPERM2F128(Imm(uint64(0x20+0x11*(c/4))), in[4+c%4], in[c%4], a[c])
 			VMOVUPS(a[c], Mem{Base: dst})
 			ADDQ(stride, dst)
 		}

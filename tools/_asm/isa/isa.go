@@ -153,6 +153,24 @@ func Transpose[R reg.Register](in, a []R) {
 	}
 }
 
+// Transpose8 writes the transpose of 8 rows of 8 elements to the 8 registers of a; each of the 8 registers in the slice
+// in holds a row. It needs AVX2 and overwrites in.
+func Transpose8[R reg.Register](in, a []R) {
+	for i := 0; i < 8; i += 2 { // pairs of rows
+		VUNPCKLPS(in[i+1], in[i], a[i])
+		VUNPCKHPS(in[i+1], in[i], a[i+1])
+	}
+	for i := 0; i < 8; i += 4 { // in[i+c]: columns c and c+4 of rows i … i+3
+		VUNPCKLPD(a[i+2], a[i], in[i])
+		VUNPCKHPD(a[i+2], a[i], in[i+1])
+		VUNPCKLPD(a[i+3], a[i+1], in[i+2])
+		VUNPCKHPD(a[i+3], a[i+1], in[i+3])
+	}
+	for c := range 8 {
+		VPERM2F128(Imm(uint64(0x20+0x11*(c/4))), in[4+c%4], in[c%4], a[c])
+	}
+}
+
 // ZMMs and YMMs list the physical registers, for kernels that choose their registers themselves instead of letting avo
 // do it.
 var (

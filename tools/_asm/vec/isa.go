@@ -19,7 +19,7 @@ type isa struct {
 
 var (
 	avx512 = isa{AVX512, 14}
-	avx2   = isa{AVX2, 4}
+	avx2   = isa{AVX2, 6}
 )
 
 // load reads one register of fp32 elements into a fresh register.

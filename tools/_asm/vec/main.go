@@ -35,7 +35,7 @@ func main() {
 			tile(v, h, false)
 			tile(v, h, true)
 		}
+		transpose(v)
 	}
-	transpose(avx512)
 	Generate()
 }

@@ -185,21 +185,38 @@ func transpose(v isa) {
 	dst, src, stride, blocks := Arg("dst"), Arg("src"), Arg("stride"), Arg("blocks")
 	s3, s4 := GP64(), GP64()
 	LEAQ(Mem{Base: stride, Index: stride, Scale: 2}, s3)
+	LEAQ(Mem{Base: stride, Index: s3, Scale: 1}, s4)
+	load := func(p reg.Register, disp int, in []reg.VecPhysical) {
+		for r := 0; r < len(in); r += 4 {
+			VMOVUPS(At(p, disp), in[r])
+			VMOVUPS(Mem{Base: p, Index: stride, Scale: 1, Disp: disp}, in[r+1])
+			VMOVUPS(Mem{Base: p, Index: stride, Scale: 2, Disp: disp}, in[r+2])
+			VMOVUPS(Mem{Base: p, Index: s3, Scale: 1, Disp: disp}, in[r+3])
+			ADDQ(s4, p)
+		}
+	}
 	Label("block")
 	p := GP64()
-	MOVQ(src, p)
-	in, a := ZMMs[:16], ZMMs[16:]
-	LEAQ(Mem{Base: stride, Index: s3, Scale: 1}, s4)
-	for r := 0; r < 16; r += 4 {
-		VMOVUPS(At(p, 0), in[r])
-		VMOVUPS(Mem{Base: p, Index: stride, Scale: 1}, in[r+1])
-		VMOVUPS(Mem{Base: p, Index: stride, Scale: 2}, in[r+2])
-		VMOVUPS(Mem{Base: p, Index: s3, Scale: 1}, in[r+3])
-		ADDQ(s4, p)
-	}
-	Transpose(in, a)
-	for c := range 16 {
-		VMOVUPS(in[c], At(dst, 128*c))
+	if v.Wide() {
+		MOVQ(src, p)
+		in, a := ZMMs[:16], ZMMs[16:]
+		load(p, 0, in)
+		Transpose(in, a)
+		for c := range 16 {
+			VMOVUPS(in[c], At(dst, 128*c))
+		}
+	} else {
+		in, a := YMMs[:8], YMMs[8:]
+		for column := 0; column < 16; column += 8 {
+			MOVQ(src, p)
+			for row := 0; row < 16; row += 8 { // load advances p by 8 rows
+				load(p, 4*column, in)
+				Transpose8(in, a)
+				for c := range 8 {
+					VMOVUPS(a[c], At(dst, 128*(column+c)+4*row))
+				}
+			}
+		}
 	}
 	ADDQ(U32(16*128), dst)
 	ADDQ(U32(64), src)
