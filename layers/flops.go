@@ -66,7 +66,7 @@ func (s Spec) PassBytesSpared(block int, keep Keep) (n int64) {
 			if n += int64(d.ffn); d.normOut { // written again, from gate and up
 				n += int64(d.up)
 			}
-			if m := c.Multipliers; m != nil && m.Down != 1 { // scaled again
+			if m := c.Multipliers; m != nil && m.Down != 1 && !c.Ungated { // scaled again
 				n += 2 * int64(d.ffn)
 			}
 		}

@@ -15,8 +15,8 @@ const (
 	KeepNothing   Keep = iota // only the layer's input ("recompute: full")
 	KeepAttention             // attention's output and log-sum-exp, and an indexer's choice
 	KeepQKV                   // q, k and v as attention reads them; with q/k norm, q and k as they are before the norm, which is computed again with all that follows it
-	KeepAll                   // gate/up and the MLP's residual input; only products before output norms (Gemma) and of experts are computed twice
-	KeepInputs                // inputs of products: normed inputs with the norms' statistics, and the MLP's activation; saves passes over memory, no product ("recompute: none")
+	KeepAll                   // gate/up and the MLP's residual input; only products before output norms (Gemma) and of experts are computed twice ("recompute: none")
+	KeepInputs                // inputs of products: normed inputs with the norms' statistics, and the MLP's activation; saves passes over memory, no product
 )
 
 var keepNames = [...]string{"nothing", "attention", "qkv", "all", "inputs"}

@@ -275,7 +275,7 @@ func TestThreadsChangeNothing(t *testing.T) {
 	for _, act := range []device.DType{device.F32, device.BF16} {
 		var want result
 		for _, threads := range []int{1, 2, 3, 5} {
-			sp := Spec{Config: cfg, Act: act, Keep: KeepIn(cfg.NumLayers, Keep(threads)), MaxTokens: 194, ChunkTokens: 64, HeadChunk: 48, Positions: 90}
+			sp := Spec{Config: cfg, Act: act, Keep: KeepIn(cfg.NumLayers, min(Keep(threads), KeepInputs)), MaxTokens: 194, ChunkTokens: 64, HeadChunk: 48, Positions: 90}
 			r := newRig(t, openCPU(t, threads), sp, nil)
 			got := r.step(r.batch(seqs))
 			if threads == 1 {

@@ -119,7 +119,7 @@ func choose(q Request) (*Run, error) {
 	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Terms: q.Terms, AheadWeight: q.AheadWeight, Noise: q.Noise, Preference: q.Preference, Positions: max(q.RowTokens, q.Positions, 1), Document: q.document(), Fused: q.Fused}
 	r.Spec.OnHost, r.Spec.NoBackward = q.HiddenStates == "host", r.blocksWithoutBackward()
 	if q.Recompute == "none" {
-		r.Spec.Keep = layers.KeepIn(q.Config.Blocks(), layers.KeepInputs)
+		r.Spec.Keep = layers.KeepIn(q.Config.Blocks(), layers.KeepAll)
 	}
 	r.Depths = leastDepths(q)
 	r.resolveExperts(q)
@@ -145,6 +145,9 @@ func choose(q Request) (*Run, error) {
 	if r.StateOnDisk != nil { // activations with slots no longer need host memory
 		r.tiered = false
 		r.raiseBuffers(q)
+	}
+	if q.Recompute == "none" && !r.EvalOnly { // of what is left, because inputs of products save little for their bytes
+		r.upgrade(r.saveOptions(), r.room(q, r.Table()), r.highest(q))
 	}
 	return r, r.fits(q)
 }

@@ -138,7 +138,7 @@ func (r *Run) slotChoices(q Request) []int {
 // workspace, so fillSaved tries each level as the lowest. It returns false if the run does not fit even when blocks
 // keep nothing.
 func (r *Run) fillSaved(q Request, options []saveOption) bool {
-	best, most, top := layers.Keeps(nil), -1.0, r.highest()
+	best, most, top := layers.Keeps(nil), -1.0, r.highest(q)
 	for level := layers.KeepNothing; level <= top; level++ {
 		r.Spec.Keep = layers.KeepIn(r.Spec.Config.Blocks(), level)
 		t := r.Table()
@@ -158,10 +158,10 @@ func (r *Run) fillSaved(q Request, options []saveOption) bool {
 	return most >= 0
 }
 
-// highest returns the highest level that fillSaved chooses. Inputs of products save less time than slots for as many
-// bytes of activations that spill.
-func (r *Run) highest() layers.Keep {
-	if r.spilled() > 0 {
+// highest returns the highest level to choose. Inputs of products save less time than slots for as many bytes of
+// activations that spill.
+func (r *Run) highest(q Request) layers.Keep {
+	if r.spilled() > 0 && q.Depths.ActivationSlots == 0 {
 		return layers.KeepAll
 	}
 	return layers.KeepInputs
@@ -173,16 +173,6 @@ type saveOption struct {
 	block, lane int
 	bytes       [layers.KeepInputs + 1]int64
 	saves       [layers.KeepInputs + 1]float64
-}
-
-// above returns the lowest level at which the block saves more than at the given one; the given one: there is none.
-func (o *saveOption) above(level layers.Keep) layers.Keep {
-	for next := level; int(next) < len(o.saves); next++ {
-		if o.saves[next] > o.saves[level] {
-			return next
-		}
-	}
-	return level
 }
 
 // attentionSlower is how many times longer a FLOP takes in attention than in a matrix product. On
@@ -221,29 +211,29 @@ func (r *Run) saveOptions() (out []saveOption) {
 	return out
 }
 
-// upgrade raises the levels of blocks, up to top, as long as the free memory, room, suffices. Each time it
-// raises the block that saves the most seconds per byte of all that still fit; among equals, the
-// first block.
+// upgrade raises the levels of blocks, up to top, as long as the free memory, room, suffices. Each time it raises a
+// block to the level that saves the most seconds per byte of all blocks and levels that still fit; among equals, the
+// first block to the lowest level.
 func (r *Run) upgrade(options []saveOption, room room, top layers.Keep) {
 	for {
 		var best *saveOption
+		var to layers.Keep
 		most := 0.0
 		for i := range options {
 			o := &options[i]
 			level := r.Spec.Keep[o.block]
-			next := o.above(level)
-			bytes, saves := o.bytes[next]-o.bytes[level], o.saves[next]-o.saves[level]
-			if worth := saves / float64(max(bytes, 1)); next <= top && worth > most && room.has(o.lane, bytes) {
-				most, best = worth, o
+			for next := level + 1; next <= top; next++ {
+				bytes, saves := o.bytes[next]-o.bytes[level], o.saves[next]-o.saves[level]
+				if worth := saves / float64(max(bytes, 1)); worth > most && room.has(o.lane, bytes) {
+					most, best, to = worth, o, next
+				}
 			}
 		}
 		if best == nil {
 			return
 		}
-		level := r.Spec.Keep[best.block]
-		next := best.above(level)
-		room.take(best.lane, best.bytes[next]-best.bytes[level])
-		r.Spec.Keep[best.block] = next
+		room.take(best.lane, best.bytes[to]-best.bytes[r.Spec.Keep[best.block]])
+		r.Spec.Keep[best.block] = to
 	}
 }
 

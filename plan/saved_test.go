@@ -81,7 +81,7 @@ func TestWhatIsKeptIsWorthMost(t *testing.T) {
 					changed++
 				}
 			}
-			if slices.Max(other.Spec.Keep) > r.highest() || other.fits(q) != nil {
+			if slices.Max(other.Spec.Keep) > r.highest(q) || other.fits(q) != nil {
 				continue
 			}
 			top = max(top, other.saves())
@@ -300,6 +300,17 @@ func TestLevelsThatSaveNothing(t *testing.T) {
 		if !slices.Equal(r.Spec.Keep, want) {
 			t.Errorf("%v is kept, want %v", r.Spec.Keep, want)
 		}
+	}
+}
+
+// TestLevelBehindAWeakOne: a block rises past a level that saves little to one that saves much, as blocks with the gated
+// delta rule do, before other blocks take the memory.
+func TestLevelBehindAWeakOne(t *testing.T) {
+	r := Run{Spec: layers.Spec{Keep: layers.KeepIn(2, layers.KeepNothing)}}
+	r.upgrade([]saveOption{{bytes: [...]int64{0, 1, 2, 4, 5}, saves: [...]float64{0, 0.1, 4, 6, 6.1}},
+		{block: 1, bytes: [...]int64{0, 1, 2, 3, 5}, saves: [...]float64{0, 1, 2, 3, 4}}}, room{lanes: []int64{4}, all: 4}, layers.KeepInputs)
+	if want := (layers.Keeps{layers.KeepAll, layers.KeepNothing}); !slices.Equal(r.Spec.Keep, want) {
+		t.Errorf("%v is kept, want %v", r.Spec.Keep, want)
 	}
 }
 

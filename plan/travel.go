@@ -119,7 +119,7 @@ func (r *Run) send(q Request, options []saveOption, level layers.Keep) bool {
 		}
 		room := r.room(q, r.Table())
 		r.Spec.Keep = layers.KeepIn(blocks, layers.KeepNothing)
-		r.upgrade(options, room, r.highest())
+		r.upgrade(options, room, r.highest(q))
 		for _, o := range options {
 			if r.Spec.KeptOnHost[o.block] = r.Spec.Keep[o.block] < level && o.bytes[level] > 0; r.Spec.KeptOnHost[o.block] {
 				r.Spec.Keep[o.block] = level

@@ -242,7 +242,8 @@ func genericGLU(f argument) func(y, gate, up *float32, n int) {
 		out, u := span(y, n), span(up, n)
 		for i, v := range span(gate, n) {
 			z, _ := f(v)
-			out[i] = v / (1 + exp(-z)) * u[i]
+			s := 1 / (1 + exp(-z)) // as genericGLUGradY computes it, so that both have the same bits
+			out[i] = v * s * u[i]
 		}
 	}
 }
