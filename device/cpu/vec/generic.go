@@ -242,8 +242,7 @@ func genericGLU(f argument) func(y, gate, up *float32, n int) {
 		out, u := span(y, n), span(up, n)
 		for i, v := range span(gate, n) {
 			z, _ := f(v)
-			s := 1 / (1 + exp(-z)) // as genericGLUGradY computes it, so that both have the same bits
-			out[i] = v * s * u[i]
+			out[i] = v / (1 + exp(-z)) * u[i]
 		}
 	}
 }
@@ -258,8 +257,8 @@ func genericGLUGradY(f argument) func(dgate, dup, y, dy, gate, up *float32, n in
 		dg, du, d, g, u := span(dgate, n), span(dup, n), span(dy, n), span(gate, n), span(up, n)
 		for i, v := range g {
 			z, slope := f(v)
-			s := 1 / (1 + exp(-z))
-			active, grad, w := v*s, d[i], u[i]
+			e := 1 + exp(-z)
+			s, active, grad, w := 1/e, v/e, d[i], u[i] // active is as genericGLU computes it, so that both have the same bits
 			if y != nil {
 				span(y, n)[i] = active * w
 			}
