@@ -101,10 +101,10 @@ func (t *Templates) linear(s device.Stream, d, a, w, c, bias device.Tensor, n, i
 	op.Do(t.dev, s, op.MatMul{M: n, N: out, K: in, TransB: true, A: a, B: w, C: c, D: d, Bias: bias})
 }
 
-// input returns the input of attention or of the MLP for the tokens of chunk c. This is norm(x), written to l.normed, or
-// x itself if the model does not norm inputs. r is the role of the norm's weight. If rstd, the rows of the norm's
-// statistics, is none, they are written only where the block keeps them. Otherwise the backward calls: a norm whose
-// result is kept is not computed again.
+// input returns the input of attention or of the MLP for the tokens of chunk c: norm(x), or x itself if the model does
+// not norm inputs. r is the role of the norm's weight. The forward gives no rstd and writes to kept rows, if the block has
+// them. The backward gives rstd, memory for the norm's statistics, and does not compute a kept norm again. l.normed says
+// where the result and its statistics are.
 func (l *launch) input(r model.Role, x, rstd rows, c span) device.Tensor {
 	if !l.dims.normIn {
 		return x.of(c)
@@ -266,7 +266,7 @@ func (l *launch) activate(c span) {
 }
 
 // activateBackward overwrites l.gu, the gate and up projections of chunk c, with their gradient. Before the call, l.act
-// holds the gradient of the MLP's activation. With again it holds the activation afterwards, recomputed.
+// holds the gradient of the MLP's activation. If again is set, it holds the activation afterwards, computed again.
 func (l *launch) activateBackward(c span, again bool) {
 	act, gu := l.act.of(c), l.gu.of(c)
 	y := act

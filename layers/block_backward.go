@@ -11,8 +11,8 @@ import (
 //
 //	dxdy (T, h) act: dy before, dx after; x (T, h) act: the block's input
 //	g: overwritten if first is set, else accumulated
-//	saved: written by BlockForward of the same micro-batch; undefined afterwards (KeepAll's
-//	gate/up turn into their gradient, for example), so one forward serves one backward
+//	saved: written by BlockForward of the same micro-batch; undefined afterwards (gate/up
+//	turn into their gradient, for example), so one forward serves one backward
 //
 // The backward recomputes what Spec.Keep does not keep, by the same operations on the same chunks, so the bits do not
 // depend on Keep. If outputs are normed, the products before those norms are computed again on every level: a norm's
@@ -111,7 +111,7 @@ func (l *launch) mlpBackward(c span) {
 		l.gateUp(in, c)
 	}
 	act, gu, dy := l.act.of(c), l.gu.of(c), l.y.of(c)
-	done := d.normOut || !l.act.chunk // whether act holds the activation before its gradient replaces it
+	active := d.normOut || !l.act.chunk // whether act holds the activation before its gradient replaces it
 	if d.normOut {
 		if l.act.chunk {
 			l.activate(c)
@@ -124,13 +124,13 @@ func (l *launch) mlpBackward(c span) {
 	downGrad := func() {
 		l.weightGrad(s, l.g[model.RoleDown], dy, act, c.n, d.hidden, d.ffn, l.overwrites(c))
 	}
-	if done {
+	if active {
 		downGrad()
 	}
 	l.inputGrad(s, act, dy, l.w[model.RoleDown], c.n, d.hidden, d.ffn)
-	l.activateBackward(c, !done)
-	// From here on gu holds the gradient of gate and up and, unless done, act the activation f(gate)·up again.
-	if !done {
+	l.activateBackward(c, !active)
+	// From here on gu holds the gradient of gate and up. If act did not hold the activation before, it does now.
+	if !active {
 		downGrad()
 	}
 	up, bias := l.upRoles()

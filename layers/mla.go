@@ -75,8 +75,8 @@ func (l *launch) queries(c span) {
 	l.linear(l.s, q.of(c), l.queriesFrom(c), l.w[model.RoleQB], device.Tensor{}, device.Tensor{}, c.n, cmp.Or(l.dims.mla.QRank, l.dims.hidden), q.width)
 }
 
-// narrow projects l.normed, the normed input, to the latent vectors of the tokens of chunk c, and norms these. It writes qa,
-// qn, kva and kvn of l.mla.
+// narrow projects l.normed, the normed input, to the latent vectors of the tokens of chunk c, and norms these. It
+// writes qa, qn, kva and kvn of l.mla.
 func (l *launch) narrow(c span) {
 	d, b, at := l.dims, l.mla, l.dims.mla
 	if at.QRank > 0 {
@@ -139,8 +139,8 @@ func (mlaOutputs) grad(l *launch, dy device.Tensor, c span) {
 		DstStride: d.q, DstHead: d.headDim, SrcStride: d.out, SrcHead: d.mla.ValueDim})
 }
 
-// projectMLABackward overwrites l.normed, the normed input of chunk c, with its gradient. dqkv has the gradients of q, k and
-// v before the rotation. The latent vectors are computed again, which is cheap compared with the projections from them.
+// projectMLABackward overwrites l.normed, the normed input of chunk c, with its gradient. dqkv has the gradients of q, k
+// and v before the rotation. The latent vectors are computed again, which is cheap compared with the projections from them.
 func (l *launch) projectMLABackward(dqkv device.Tensor, c span) {
 	d, s, b, at, n := l.dims, l.s, l.mla, l.dims.mla, l.normed.y.of(c)
 	l.narrow(c)

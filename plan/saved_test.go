@@ -270,12 +270,13 @@ func TestInputsOfProductsAreKeptLast(t *testing.T) {
 	if token := one / int64(r.Limits.Tokens); token < 2*2*3584+2*18944+8 || token > 2*2*3584+2*18944+9 {
 		t.Errorf("inputs of products take %d bytes a token", token)
 	}
-	q.Recompute, q.DeviceMemory = "auto", all+one
-	for _, want := range []string{"inputs in 1 of 3 blocks, all in 2", "all"} {
-		if r := resolve(t, q); r.Spec.Keep.String() != want {
-			t.Errorf("in %d bytes %s is kept, want %s", q.DeviceMemory, r.Spec.Keep, want)
+	for _, q.Recompute = range []string{"auto", "none"} {
+		for less, want := range []string{"inputs in 1 of 3 blocks, all in 2", "all"} {
+			q.DeviceMemory = all + one - int64(less)
+			if r := resolve(t, q); r.Spec.Keep.String() != want {
+				t.Errorf("recompute: %s keeps %s in %d bytes, want %s", q.Recompute, r.Spec.Keep, q.DeviceMemory, want)
+			}
 		}
-		q.DeviceMemory--
 	}
 	for _, name := range model.PresetNames() {
 		preset := testkit.Must(model.Preset(name))(t)

@@ -56,11 +56,10 @@ func (r *Run) travelBytes() (n int64) {
 	return n
 }
 
-// chooseTravel lets what blocks keep travel if that makes a step shorter. It tries every level up to KeepAll (inputs of
-// products save too little for their bytes), with as many activation
-// slots as r has and, if the request leaves their number open, with one for each activation. Nothing travels where host
-// and device share one memory, or where the host lacks memory for states, or with several devices: stepSeconds does not
-// know when these wait for each other.
+// chooseTravel lets what blocks keep travel if that makes a step shorter. It tries every level up to KeepAll, because inputs of
+// products save too little for their bytes. It tries as many activation slots as r has and, if the request leaves their
+// number open, one for each activation. Nothing travels where host and device share one memory, or where the host lacks
+// memory for states, or with several devices: stepSeconds does not know when these wait for each other.
 func (r *Run) chooseTravel(q Request, options []saveOption) {
 	best, bestTime := *r, r.stepSeconds(options)*(1-travelWorth)
 	if r.OneMemory || r.StateOnDisk != nil || r.Lane != nil || r.travelGain(q, options) < travelWorth*bestTime {

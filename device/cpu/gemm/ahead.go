@@ -30,8 +30,8 @@ type source struct {
 }
 
 // sourceAfter returns the part of A that will be read after block kb of K of task b. The prefetching is spread over the
-// next calls kernel calls. The part is the next block of K. After the last block it is the first block of the next
-// unclaimed task, which this thread will probably claim. Kernels do not prefetch a transposed A: its rows are short and
+// next calls kernel calls. The part is the next block of K. After the last block, the first block of the next
+// unclaimed task follows, which this thread will probably claim. Kernels do not prefetch a transposed A: its rows are short and
 // far apart, so prefetching does not pay there.
 func (w *Workspace) sourceAfter(b *block, kb, calls int) source {
 	if w.TransA {

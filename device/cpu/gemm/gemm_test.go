@@ -422,6 +422,10 @@ func TestBlocksAreWholeTiles(t *testing.T) {
 			if p.mBlocks != ceil(m, p.rows) {
 				t.Errorf("%s: %d blocks of %d rows for %d rows", l.name, p.mBlocks, p.rows, m)
 			}
+			p.planTasks(m, 5000, l, 2, true)
+			if p.rows*(p.across-1)*l.nr > maxTile {
+				t.Errorf("%s: %d rows of a bf16 result in blocks of %d rows and %d panels", l.name, m, p.rows, p.across)
+			}
 		}
 	}
 }

@@ -60,9 +60,9 @@ func (l *layout) steps(k int) int { return ceil(k, l.perStep) }
 type level struct {
 	name   string
 	mr, nr int // largest height and the width of a kernel
-	// rows is the largest number of rows of A packed at a time, a multiple of mr. With blocks of maxKC elements they
-	// take a part of a second-level cache, through which panels of B and D pass too: 470 KB of at least 1 MiB with
-	// AVX-512, 100 KB of at least 256 KiB with AVX2. The kernels of eight tiles prefetch a whole panel, so rows is at
+	// rows is the largest number of rows of A packed at a time, a multiple of mr. Panels of B and blocks of D pass
+	// through the same second-level cache, so rows of maxKC elements take a part of it: 470 KB of 1 MiB or more with
+	// AVX-512, 100 KB of 256 KiB or more with AVX2. The kernels of eight tiles prefetch a whole panel, so rows is at
 	// least 8·mr.
 	rows   int
 	layout         // for fp32; bf16 is widened to fp32

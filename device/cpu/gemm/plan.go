@@ -21,7 +21,7 @@ const (
 	maxPackedB = 8 << 20
 	// minPackedN is the least number of columns of B packed at a time.
 	minPackedN = 64
-	// maxTile is the number of floats of a block of a bf16 D, which is summed in scratch memory.
+	// maxTile is about the largest number of elements of a block of a bf16 D. Scratch memory holds its sums in fp32.
 	maxTile = 224 * 512
 	// rowCost and columnCost are costs of a task besides its products. Packing one row of A costs
 	// as much as computing rowCost columns of it. Fetching one column of B costs as much as
@@ -52,7 +52,7 @@ func (p *plan) planN(n, steps, nr int) {
 
 // planTasks cuts m rows by n packed columns into tasks. Few tasks pack A less often, but many tasks
 // keep all threads busy to the end. planTasks takes the division with the lowest estimated cost. If
-// narrow, D is bf16, and a block may have at most maxTile elements.
+// narrow, D is bf16, and a block has at most maxTile elements and a panel.
 func (p *plan) planTasks(m, n int, l *level, threads int, narrow bool) {
 	p.panels = ceil(n, l.nr)
 	firstM, firstN := ceil(m, l.rows), 1

@@ -258,7 +258,7 @@ func genericGLUGradY(f argument) func(dgate, dup, y, dy, gate, up *float32, n in
 		for i, v := range g {
 			z, slope := f(v)
 			e := 1 + exp(-z)
-			s, active, grad, w := 1/e, v/e, d[i], u[i] // active is as genericGLU computes it, so that both have the same bits
+			s, active, grad, w := 1/e, v/e, d[i], u[i] // v/e as in genericGLU, so that y has the same bits
 			if y != nil {
 				span(y, n)[i] = active * w
 			}
