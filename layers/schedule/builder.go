@@ -9,6 +9,7 @@ type builder struct {
 	programs []*Program // by lane
 	objects  []Object
 	tokens   []int          // by micro-batch
+	inRound  []int          // by micro-batch: its index among those of its round
 	first    []int          // by micro-batch: tokens before it in the batch
 	n, top   int            // number of micro-batches; index of the head
 	uses     [][]use        // by lane
@@ -20,7 +21,7 @@ type builder struct {
 }
 
 func newBuilder(s Spec, tokens []int) *builder {
-	b := &builder{spec: s, tokens: tokens, n: len(tokens), top: len(s.Layers) - 1, uses: make([][]use, s.Lanes()), kept: make([][]use, s.Lanes()),
+	b := &builder{spec: s, tokens: tokens, inRound: s.InRound(len(tokens)), n: len(tokens), top: len(s.Layers) - 1, uses: make([][]use, s.Lanes()), kept: make([][]use, s.Lanes()),
 		keeps: map[[2]int]int{}, coming: map[int]bool{}, copies: map[[2]int]int{}}
 	for range b.uses {
 		b.programs = append(b.programs, &Program{OnDemand: s.OnDemand})
@@ -35,7 +36,7 @@ func newBuilder(s Spec, tokens []int) *builder {
 			b.objects[b.object(mb, s.At(layer, 0))].Input = layer
 		}
 	}
-	apart := slices.ContainsFunc(s.visits(), func(v Visit) bool { return v.Uses.Has(AllocatesGrad) })
+	apart := slices.ContainsFunc(s.visits(b.n), func(v Visit) bool { return v.Uses.Has(AllocatesGrad) })
 	for mb := range tokens {
 		if apart { // the head's input stays; otherwise the head overwrites its input with the gradient
 			b.gradient = append(b.gradient, b.object(mb, s.At(b.top, s.Layers[b.top].Tiles-1)))
@@ -174,8 +175,9 @@ func (b *builder) visit(v Visit) {
 		p.Launches = append(p.Launches, Launch{Visit: len(p.Visits) - 1, MicroBatch: -1, In: -1, Out: -1, Grad: -1, Kept: -1})
 		return
 	}
-	for _, mb := range b.spec.Order.of(v.Turn, b.n) {
-		b.launch(v, mb)
+	from, to := b.spec.Round(v.Round, b.n)
+	for _, mb := range b.spec.Order.of(v.Turn, to-from) {
+		b.launch(v, from+mb)
 	}
 }
 
@@ -204,7 +206,7 @@ func (b *builder) launch(v Visit, mb int) {
 	if l.Out >= 0 {
 		b.use(lane, use{at: at, object: l.Out, create: true})
 	}
-	if v.Uses.Has(Keeps) && b.spec.Kept.Has(mb) {
+	if v.Uses.Has(Keeps) && b.spec.Kept.Has(b.inRound[mb]) {
 		l.Kept = b.keep(v, mb)
 		b.kept[lane] = append(b.kept[lane], use{at: at, object: l.Kept, create: v.Phase == Forward})
 	}

@@ -70,7 +70,8 @@ type Spec struct {
 	WeightSlots     int
 	ActivationSlots int
 	KeptSlots       int   // for what visits with Keeps leave for the backward
-	Kept            Share // the micro-batches for which they do
+	Kept            Share // the micro-batches of a round for which they do
+	Rounds          int   // rounds of a step; 0: one
 	Eval            bool  // an evaluation pass, without gradients
 	Lane            []int // by layer: its lane; nil: all on lane 0
 	Again           bool  // another pass of the same evaluation follows, with the same weights
@@ -131,7 +132,7 @@ func New(s Spec, tokens []int) (*Program, error) {
 // tokens are the sizes of the micro-batches.
 func Programs(s Spec, tokens []int) ([]*Program, error) {
 	b := newBuilder(s, tokens)
-	for _, v := range s.visits() {
+	for _, v := range s.visits(b.n) {
 		b.visit(v)
 	}
 	for lane, p := range b.programs {
@@ -149,7 +150,7 @@ func Programs(s Spec, tokens []int) ([]*Program, error) {
 		for l := range p.Launches {
 			p.Launches[l].Releases = slices.Concat(acts.releases[l], kept.releases[l])
 		}
-		p.finishReleases(b.uses[lane], b.n)
+		p.finishReleases(b.uses[lane], b.inRound, b.places())
 		if err := planWeights(p, s.of(lane)); err != nil {
 			return nil, err
 		}
@@ -158,16 +159,16 @@ func Programs(s Spec, tokens []int) ([]*Program, error) {
 }
 
 // finishReleases completes the plan of when objects leave their slots. It decides which objects are
-// copied to another lane, and where each spilled object lies on the host. n is the number of
-// micro-batches. When an object on the host is no longer used, the next object of the same
-// micro-batch reuses its place. That is safe, because the last launch that uses the old object
-// precedes the copy that overwrites it.
-func (p *Program) finishReleases(uses []use, n int) {
+// copied to another lane, and where each spilled object lies on the host. Micro-batches with one index in
+// their rounds (inRound) share places, whose size in tokens is sizes of the index. When an object on the
+// host is no longer used, the next object with this index reuses its place. That is safe, because the last
+// launch that uses the old object precedes the copy that overwrites it.
+func (p *Program) finishReleases(uses []use, inRound, sizes []int) {
 	last := make([]int, len(p.Objects)) // launch; of kept tensors it is not asked
 	for _, u := range uses {
 		last[u.object] = u.at
 	}
-	free := make([][]int, n) // by micro-batch
+	free := make([][]int, len(sizes)) // by index in the round
 	for l := range p.Launches {
 		releases := p.Launches[l].Releases
 		for i := range releases {
@@ -175,22 +176,33 @@ func (p *Program) finishReleases(uses []use, n int) {
 			over := last[releases[i].Object] == l
 			releases[i].Pass = over && o.To >= 0
 			if over && o.Host >= 0 {
-				free[o.MicroBatch] = append(free[o.MicroBatch], o.Host)
+				free[inRound[o.MicroBatch]] = append(free[inRound[o.MicroBatch]], o.Host)
 			}
 		}
 		for _, r := range releases {
 			o := &p.Objects[r.Object]
-			places := &free[o.MicroBatch]
+			places := &free[inRound[o.MicroBatch]]
 			switch k := len(*places); {
 			case !r.Spill || o.Host >= 0 || o.Layer > 0:
 			case k > 0:
 				o.Host, *places = (*places)[k-1], (*places)[:k-1]
 			default:
 				o.Host = p.HostTokens
-				p.HostTokens += o.Tokens
+				p.HostTokens += sizes[inRound[o.MicroBatch]]
 			}
 		}
 	}
+}
+
+// places returns, by index in the round, the tokens of the largest micro-batch with this index.
+func (b *builder) places() (sizes []int) {
+	for mb, i := range b.inRound {
+		if i == len(sizes) {
+			sizes = append(sizes, 0)
+		}
+		sizes[i] = max(sizes[i], b.tokens[mb])
+	}
+	return sizes
 }
 
 // planWeights plans which tile is in which weight slot, and when. The embedding needs no slot, and a whole head has its

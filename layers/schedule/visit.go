@@ -26,6 +26,7 @@ type Visit struct {
 	Class Class
 	Uses  Uses
 	Turn  int // its place in the zigzag; an odd turn takes the micro-batches from last to first
+	Round int // the round of the step, from 0; its micro-batches are those of Spec.Round
 	First int // index of its first launch
 	// Take: the tile must be fetched. Otherwise an earlier visit has left it in its slot.
 	Take bool
@@ -33,8 +34,11 @@ type Visit struct {
 	Release bool
 	// Loss: the losses of the pass are complete after the visit.
 	Loss bool
-	// Complete: the layer's gradient is complete after the visit. Never set for a frozen layer.
+	// Complete: the layer's gradient of this round is complete after the visit. Never set for a frozen layer.
 	Complete bool
+	// Resumes: the gradient of the visit's tile continues the sum of the round before. Partial: the next round
+	// continues it.
+	Resumes, Partial bool
 }
 
 // Uses is a set of things that a visit's launches use: its tile, activations and gradients.
