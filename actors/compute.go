@@ -26,7 +26,9 @@ type computeCore struct {
 	batch    slotGrant
 	acts     map[int]slotGrant // by object of programs[0]
 	gradFree []int
-	grad     int // buffer in which the current visit sums its gradient; −1: none
+	grad     int          // buffer in which the current visit sums its gradient; −1: none
+	resumed  []resumption // buffers for the next visits, with sums of earlier rounds
+	summed   map[int]bool // by tile: the sum of earlier rounds is in its slab
 	// deferred holds messages with inputs, such as slot grants, that arrived before their program
 	// began. It also holds grants of a tile whose earlier slot is still in use (see admit).
 	deferred []message
@@ -73,7 +75,7 @@ type slotGrant struct {
 }
 
 func newComputeCore(x computeSpec) *computeCore {
-	c := &computeCore{computeSpec: x, weights: map[int]slotGrant{}, acts: map[int]slotGrant{}, gradFree: ids(x.gradBuffers), grad: -1}
+	c := &computeCore{computeSpec: x, weights: map[int]slotGrant{}, acts: map[int]slotGrant{}, summed: map[int]bool{}, gradFree: ids(x.gradBuffers), grad: -1}
 	if x.experts {
 		c.hooks = append(c.hooks, &expertLaunches{lane: x.lane, balance: x.balance, routed: routing{}})
 	}
@@ -113,6 +115,10 @@ func (c *computeCore) step(msg message) []effect {
 		c.programs = append(c.programs, m.Pass)
 	case GradBufferFreed:
 		c.gradFree = append(c.gradFree, m.Buf)
+	case GradSummed:
+		c.summed[m.Tile] = true
+	case GradSumFetched:
+		c.fetchedSum(m.Buf)
 	case LaunchPassed:
 		c.ahead = c.ahead[1:]
 	case LayerFetched, ActivationFetched, BatchFetched, RoutingLanded, LoadAgreed:
@@ -138,7 +144,7 @@ func (c *computeCore) advance() []effect {
 			out = append(out, c.enqueueNext(p)...)
 		}
 		if c.next < len(p.Launches) {
-			return out
+			return append(out, c.resume(p)...)
 		}
 		c.programs, c.next, c.started = c.programs[1:], 0, false
 		for _, w := range c.hooks {
@@ -197,7 +203,7 @@ func (c *computeCore) ready(p *Pass) bool {
 		c.blocked = p.gradStall(l)
 	case l.Out >= 0 && !c.acts[l.Out].ok, l.Kept >= 0 && !c.acts[l.Kept].ok:
 		c.blocked = StallActivation
-	case v.Grad() && c.grad < 0 && len(c.gradFree) == 0:
+	case v.Grad() && c.grad < 0 && !c.hasBuffer(v):
 		c.blocked = StallGradBuffer
 	case !c.ahead.room(l.Tokens):
 		c.blocked = NoStall // the device is busy
@@ -245,7 +251,7 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	e.Kept, e.WaitKept = c.use(l.Kept)
 	if v.Grad() {
 		if c.grad < 0 {
-			c.grad, c.gradFree = c.gradFree[0], c.gradFree[1:]
+			c.grad = c.takeBuffer(v)
 		}
 		e.Grad = c.grad
 	}
@@ -305,7 +311,7 @@ func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqu
 		out = append(out, send{c.lane.offloader(), m})
 	}
 	if v.Grad() {
-		out = append(out, send{c.lane.offloader(), GradComputed{Prog: p.Seq, Step: p.Step, Layer: v.Layer, Stage: v.Stage, Part: v.Part, Tile: v.Tile, Buf: c.grad, Complete: v.Complete}})
+		out = append(out, send{c.lane.offloader(), GradComputed{Prog: p.Seq, Step: p.Step, Layer: v.Layer, Stage: v.Stage, Part: v.Part, Tile: v.Tile, Buf: c.grad, Complete: v.Complete, Partial: v.Partial}})
 		c.grad = -1
 	}
 	if e.Index+1 == len(p.Launches) {
@@ -439,7 +445,10 @@ func (r *lane) waits(e enqueue, l schedule.Launch, v schedule.Visit) []wait {
 	if e.WaitKept {
 		out = append(out, wait{r.acts[e.Kept].ready, StallActivation})
 	}
-	if v.Grad() && e.First {
+	switch {
+	case v.Resumes && e.First: // filled when it was idle
+		out = append(out, wait{r.gradBufs[e.Grad].ready, StallGradBuffer})
+	case v.Grad() && e.First:
 		out = append(out, wait{r.gradBufs[e.Grad].idle, StallGradBuffer})
 	}
 	return out
@@ -512,6 +521,8 @@ type gradPlace interface {
 	// offload enqueues the copies of a tile's gradient from gradient buffer buf into slab number slab. ids is as in
 	// grads.
 	offload(t layers.Tile, buf, slab, ids int)
+	// resume enqueues the copies of a tile's gradient from slab number slab back into gradient buffer buf.
+	resume(t layers.Tile, buf, slab, ids int)
 }
 
 // buffered sums gradients in gradient buffers in device memory and copies the sums into slabs.
@@ -526,6 +537,14 @@ func (b buffered) offload(t layers.Tile, buf, slab, ids int) {
 	for _, g := range t.Ranges(ids) {
 		src := r.gradBufs[buf].mem.Tensor(device.F32, 4*g.From, g.Elems)
 		r.d2h.CopyD2H(r.slab(slab, g.To, g.Elems).Data, src.Mem())
+	}
+}
+
+func (b buffered) resume(t layers.Tile, buf, slab, ids int) {
+	r := b.r
+	for _, g := range t.Ranges(ids) {
+		dst := r.gradBufs[buf].mem.Tensor(device.F32, 4*g.From, g.Elems)
+		r.h2d.CopyH2D(dst.Mem(), r.slab(slab, g.To, g.Elems).Data)
 	}
 }
 
@@ -551,6 +570,8 @@ func (l inSlab) grads(t layers.Tile, _, ids int) layers.Grads {
 }
 
 func (inSlab) offload(layers.Tile, int, int, int) {}
+
+func (inSlab) resume(layers.Tile, int, int, int) {}
 
 // allocGrads allocates the gradient buffers and registers the slabs, so that copies to them are fast. An evaluation has
 // neither.
@@ -629,7 +650,7 @@ func (r *lane) savedFor(layer, mb, slot int) layers.Kept {
 // and hands this to the layer's kind, which knows the operations.
 func (r *lane) stage(e enqueue, l schedule.Launch, v schedule.Visit) {
 	b := &r.batches[e.Batch]
-	x := layers.Launch{Stream: r.compute.Stream, Visit: v, Block: r.plan.Layouts[v.Layer].Block, First: e.First, Last: e.Last, Step: e.p.Batch.Step,
+	x := layers.Launch{Stream: r.compute.Stream, Visit: v, Block: r.plan.Layouts[v.Layer].Block, First: e.First && !v.Resumes, Last: e.Last, Step: e.p.Batch.Step,
 		Weights: r.weightsOf(v, e.Weights), Grads: r.gradsOf(v, e.Grad, len(e.p.Batch.UniqueIDs)), Workspace: r.workspace,
 		Rows: b.rows, Losses: b.losses, LSE: b.lse, BatchTokens: int(e.p.Batch.Tokens), Scale: b.scale,
 		Experts: r.experts.state, From: e.From, Pairs: e.Pairs, Balances: r.experts.balances, AuxScale: r.experts.auxScale,

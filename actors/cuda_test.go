@@ -302,3 +302,19 @@ func (d deaf) Symbol(lib cudart.Library, name string) uintptr {
 	}
 	return d.Driver.Symbol(lib, name)
 }
+
+// sameOnCUDA checks that a trial gives the bits of the synchronous step on an emulated GPU, whose streams take turns in
+// random order.
+func sameOnCUDA(t *testing.T, tr trial) {
+	t.Helper()
+	onGPU, _, end := onCUDA(t, tr, emu.Options{Devices: 2})
+	want, err := onGPU.synchronous(t)
+	if end(); err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(testkit.Count(t, 6, 1)) {
+		if got := runOnCUDA(t, tr, emu.Options{Mode: emu.Random, Seed: seed, Devices: 2}); !slices.Equal(got.steps, want.steps) || got.digest() != want.digest() {
+			t.Error("other bits than the synchronous step on an emulated GPU")
+		}
+	}
+}

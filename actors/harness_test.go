@@ -36,6 +36,7 @@ type trial struct {
 	keeps                        layers.Keeps // by block; nil: all blocks keep everything
 	travel                       int          // slots through which what blocks keep travels to the host and back; 0: it stays
 	travelOf                     schedule.Share
+	rounds                       int  // rounds of a step; 0: one
 	onHost                       bool // hidden states are on the host, and blocks keep nothing
 	depths                       plan.Depths
 	noClip, sync                 bool
@@ -211,6 +212,7 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	}
 	p := &plan.Run{Layouts: c.Layouts(tr.bf16), GradBF16: tr.gradBF16, Clip: !tr.noClip && !tr.layerwise, Unified: !tr.copyTiles, Depths: tr.depths, Order: tr.order, Lane: tr.lane,
 		Limits: plan.NewLimits(tr.rows, tr.maxLen, tr.micro, c.VocabSize)}
+	p.Rounds = tr.rounds
 	p.ParamChunk, p.Compress = extents.BlockBytes, tr.packed
 	for i := range p.Layouts {
 		p.Layouts[i].BF16Master = tr.bf16Master

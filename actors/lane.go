@@ -404,9 +404,9 @@ func (r *lane) makeTemplates() error {
 }
 
 // bindSaved cuts each layer's memory for intermediate results of the forward (savedMem) into one piece for each
-// micro-batch of b.
+// micro-batch of a round of b. Each round uses this memory again.
 func (r *lane) bindSaved(b *data.Batch) {
-	spec := r.plan.Spec
+	spec, inRound := r.plan.Spec, r.schedule.InRound(len(b.MicroBatches))
 	r.saved = r.saved[:0]
 	for l, m := range r.savedMem {
 		if m.Bytes() == 0 {
@@ -416,7 +416,10 @@ func (r *lane) bindSaved(b *data.Batch) {
 		var off int64
 		cut := make([]layers.Kept, len(b.MicroBatches))
 		for i, mb := range b.MicroBatches {
-			if !r.plan.Keeps(l, i) {
+			if inRound[i] == 0 {
+				off = 0
+			}
+			if !r.plan.Keeps(l, inRound[i]) {
 				continue
 			}
 			n := r.kinds[l].SavedBytes(spec, r.plan.Layouts[l].Block, spec.Keep.Of(r.plan.Layouts[l].Block), mb.Tokens)

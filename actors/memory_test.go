@@ -191,6 +191,12 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 				q = pairs
 			}
 		}
+		if rounds := q; seed%4 == 1 {
+			rounds.AnyOrder, rounds.Rounds = true, 2+r.Intn(3)
+			if _, err := plan.Resolve(rounds); err == nil { // some runs can have only one round
+				q = rounds
+			}
+		}
 		p, err := plan.Resolve(q)
 		if err != nil {
 			t.Fatalf("seed %d: %+v: %v", seed, q, err)
@@ -201,7 +207,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 				p.WeightsOnDisk[l] = onDisk && p.Layouts[l].Kind != model.Embedding && p.Layouts[l].Kind != model.Head
 			}
 		}
-		if p.StateOnDisk != nil && p.Clip && r.Intn(2) == 0 {
+		if p.StateOnDisk != nil && p.Clip && p.Rounds <= 1 && r.Intn(2) == 0 {
 			p.GradOnDisk = make([]bool, len(p.Layouts))
 			for l, onDisk := range p.StateOnDisk {
 				p.GradOnDisk[l] = onDisk && p.Layouts[l].Kind != model.Embedding && p.Layouts[l].Kind != model.Head && r.Intn(4) > 0
@@ -212,7 +218,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 			p.Spec.Keep = randomKeeps(r, q.Config.NumLayers)
 		}
 		if !p.Unified && p.StateOnDisk == nil && seed%2 == 0 { // small models gain nothing by it
-			letTravel(p, 1+int(seed)%4, 1+int(seed)/2%p.Limits.MicroBatches)
+			letTravel(p, 1+int(seed)%4, 1+int(seed)/2)
 		}
 		threads := 1 + r.Intn(3)
 		need := p.Table().Device
@@ -227,7 +233,8 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 			t.FailNow()
 		}
 		for what, is := range map[string]bool{"small device": q.DeviceMemory > 0, "states on disks": p.StateOnDisk != nil, "weights on disks": p.ParamBufferBytes() > 0, "gradients on disks": p.GradDiskBytes() > 0, "spilled": p.SpillBytes() > 0, "hidden states on the host": p.Spec.OnHost, "evaluation": p.EvalOnly, "pairs": !p.Spec.Preference.None(),
-			"tied": q.Config.TieEmbeddings, "copied": !p.Unified, "in place": p.Unified, "gradients in place": p.GradsInPlace(), "slabs": !p.Clip && !p.EvalOnly,
+			"rounds": min(p.Rounds, p.Limits.MicroBatches) > 1,
+			"tied":   q.Config.TieEmbeddings, "copied": !p.Unified, "in place": p.Unified, "gradients in place": p.GradsInPlace(), "slabs": !p.Clip && !p.EvalOnly,
 			"bf16": q.Act == device.BF16, "bf16 gradients": p.GradBF16, "parts of the head": p.Spec.Shards() > 1, "micro-batches": p.Limits.MicroBatches > 1,
 			"experts ahead": p.Experts > 0 && !p.OnDemand && !p.Unified, "experts on demand": p.OnDemand, "experts in place": p.Experts > 0 && p.Unified,
 			"matrices copied": p.MatrixBytes() > 0 && !p.Unified, "matrices in place": p.MatrixBytes() > 0 && p.Unified,
@@ -238,7 +245,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("%v", met); n >= 100 && len(met) != 27+int(layers.KeepInputs)+1 {
+	if t.Logf("%v", met); n >= 100 && len(met) != 28+int(layers.KeepInputs)+1 {
 		t.Errorf("not all kinds of runs were drawn: %v", met)
 	}
 }
@@ -268,17 +275,18 @@ func TestRecordingsArePlanned(t *testing.T) {
 	}
 }
 
-// letTravel lets all that blocks keep of n micro-batches travel through this number of slots, as a plan for a large model
-// does. It changes nothing if blocks keep nothing.
+// letTravel lets all that blocks keep of n micro-batches of a round, or of as many as it has, travel through this number
+// of slots, as a plan for a large model does. It changes nothing if blocks keep nothing.
 func letTravel(p *plan.Run, slots, n int) {
-	on := make([]bool, p.Spec.Config.Blocks())
+	on, rounds := make([]bool, p.Spec.Config.Blocks()), max(1, p.Rounds)
+	of := (p.Limits.MicroBatches + rounds - 1) / rounds
 	for l, layout := range p.Layouts {
 		if layout.Kind.BeginsBlock() && p.SavedBytes(l) > 0 && !p.Spec.OnHost {
 			on[layout.Block], p.KeptSlots = true, slots
 		}
 	}
 	if p.KeptSlots > 0 {
-		p.Spec.KeptOnHost, p.Spec.KeptOf = on, schedule.Share{N: n, Of: p.Limits.MicroBatches}
+		p.Spec.KeptOnHost, p.Spec.KeptOf = on, schedule.Share{N: 1 + (n-1)%of, Of: of}
 	}
 }
 

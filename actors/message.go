@@ -26,6 +26,9 @@ func (GradExchanged) isMessage()        {}
 func (GradLanded) isMessage()           {}
 func (GradMeasured) isMessage()         {}
 func (GradNotFinite) isMessage()        {}
+func (GradSumFetched) isMessage()       {}
+func (GradSummed) isMessage()           {}
+func (GradWanted) isMessage()           {}
 func (GradsWanted) isMessage()          {}
 func (LaunchPassed) isMessage()         {}
 func (LayerFetched) isMessage()         {}

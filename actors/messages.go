@@ -145,12 +145,23 @@ type ActivationPassed struct {
 type ActivationSlotFreed struct{ Slot int }
 
 // GradComputed reports that the gradient of a layer, or of one of its parts, is complete in gradient buffer Buf. Tile
-// is the tile of the layer or part. Complete: this is the layer's last part.
+// is the tile of the layer or part. Complete: this is the layer's last part. Partial: a later round of the step adds to
+// the gradient.
 type GradComputed struct {
 	Prog, Step, Layer, Part, Tile, Buf int
 	Stage                              schedule.Stage
-	Complete                           bool
+	Complete, Partial                  bool
 }
+
+// GradSummed tells Compute that the gradient of a tile, summed over the rounds so far, is in the layer's slab.
+type GradSummed struct{ Tile int }
+
+// GradWanted asks the Prefetcher for the sum of a tile's gradient over the rounds so far, in gradient buffer Buf. IDs is
+// the number of unique token ids in the batch.
+type GradWanted struct{ Step, Layer, Part, Tile, Buf, IDs int }
+
+// GradSumFetched tells Compute that the copy of a sum into gradient buffer Buf is enqueued.
+type GradSumFetched struct{ Buf int }
 
 // RoutingComputed reports that the launches which assign a layer's tokens to experts are enqueued.
 type RoutingComputed struct{ Prog, Layer int }

@@ -22,6 +22,10 @@ func (w *world) do(e work, lane laneID) {
 		w.fetch(d, lane)
 	case fetchExpert:
 		w.fetch(d.fetchWeights, lane)
+	case fetchGradSum:
+		if l.buffers[d.Buf] = l.sums[d.Tile]; l.buffers[d.Buf].tile != d.Tile {
+			w.failf("the sum of tile %d is fetched and its slab has %+v", d.Tile, l.sums[d.Tile])
+		}
 	case fetchBatch:
 	case fetchActivation:
 		c := l.spilled[d.place]
@@ -205,7 +209,12 @@ func (w *world) landing(e work, l *laneWorld) func() []send {
 		if d.Slab >= w.cfg.ownSlabs() && len(l.parts) == 0 && w.full[d.Slab] {
 			w.failf("the gradient of layer %d goes into slab %d, which holds another", d.Layer, d.Slab)
 		}
+		sum := l.buffers[d.Buf]
 		return func() []send {
+			l.sums[d.Tile] = sum
+			if _, partial := e.done0().(GradSummed); partial {
+				return e.completed(nil)
+			}
 			w.land(d, e.done != nil, l)
 			return e.completed(nil)
 		}
@@ -378,6 +387,7 @@ func (w *world) launch(d enqueue, on *laneWorld) {
 		}
 		on.counts[d.p.Seq] = d.Counts
 	}
+	w.sum(d, v, on)
 	w.order(d.p, v, on)
 	want := func(slot, object int) {
 		if c := on.acts[slot]; c.prog != d.p.Seq || c.object != object || !c.written {
@@ -399,6 +409,32 @@ func (w *world) launch(d enqueue, on *laneWorld) {
 	if l.Out >= 0 {
 		on.acts[d.Out] = content{prog: d.p.Seq, object: l.Out, written: true}
 	}
+}
+
+// sum checks, at a launch that adds to a gradient, that its buffer has the sum of all earlier rounds.
+func (w *world) sum(d enqueue, v schedule.Visit, on *laneWorld) {
+	if !v.Grad() {
+		return
+	}
+	switch has := on.buffers[d.Grad]; {
+	case d.First && !v.Resumes:
+		on.buffers[d.Grad] = roundSum{d.p.Seq, v.Tile, 0}
+	case has != roundSum{d.p.Seq, v.Tile, v.Round}:
+		w.failf("%v: round %d of tile %d continues %+v", d.p, v.Round, v.Tile, has)
+	case v.Resumes && d.First:
+		on.resumed++
+	}
+	if d.Last {
+		on.buffers[d.Grad] = roundSum{d.p.Seq, v.Tile, v.Round + 1}
+	}
+}
+
+// done0 returns the first message that is sent when the work is done; nil: none.
+func (e work) done0() message {
+	if len(e.done) == 0 {
+		return nil
+	}
+	return e.done[0].msg
 }
 
 // order checks the visits of a layer with experts: router, then experts, then the combination of

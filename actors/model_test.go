@@ -69,6 +69,9 @@ type laneWorld struct {
 	acts    map[int]content   // activation slots
 	spilled map[place]content // host buffers
 	parts   []offloadGrad     // of the gradient in progress
+	buffers map[int]roundSum  // by gradient buffer
+	sums    map[int]roundSum  // by tile: what its slab holds
+	resumed int               // launches that continued the sum of an earlier round
 	counts  map[int][]int32   // by program: counts of all lanes on the device
 	routed  int               // 1: a layer's tokens are with its experts
 	joined  int               // micro-batches that came back from the experts
@@ -102,6 +105,9 @@ func at(seat int) address {
 // once returns the core of an actor that a run has once, not for each lane.
 func (w *world) once(r role) core { return w.cores[seat(address{role: r})] }
 
+// roundSum is a gradient of a tile in a pass, summed over the rounds so far.
+type roundSum struct{ prog, tile, rounds int }
+
 // content says what a weight slot or an activation slot holds: which layer's weights at which
 // version, or which activation of which program.
 type content struct {
@@ -122,6 +128,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	if cfg.lane != nil {
 		spec.Order = schedule.Lanes
 	}
+	spec.Rounds = cfg.rounds
 	if spec.KeptSlots, spec.Kept = cfg.kept, cfg.keptOf; cfg.kept > 0 {
 		plan.Keeping(spec.Layers, func(l int) bool { return cfg.kinds()[l].BeginsBlock() })
 	}
@@ -129,7 +136,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	w.cores, w.boxes, w.todo = make([]core, n*int(numRoles)), make([][]message, n*int(numRoles)), make([][]effect, n*int(numRoles))
 	sit := func(a address, c core) { w.cores[seat(a)] = c }
 	for lane := range laneID(n) {
-		w.lanes = append(w.lanes, &laneWorld{index: int(lane), counts: map[int][]int32{}, slots: map[int]content{}, acts: map[int]content{}, spilled: map[place]content{}})
+		w.lanes = append(w.lanes, &laneWorld{index: int(lane), buffers: map[int]roundSum{}, sums: map[int]roundSum{}, counts: map[int][]int32{}, slots: map[int]content{}, acts: map[int]content{}, spilled: map[place]content{}})
 		prefetcher := fetching(spec, cfg.tied, cfg.depths)
 		prefetcher.lane, prefetcher.rows, prefetcher.batches = lane, spec.On(0) == int(lane), max(1, cfg.batches)
 		prefetcher.experts, prefetcher.weightsOnDisk, prefetcher.kept = cfg.experts > 0, cfg.weightsOnDisk, cfg.kept

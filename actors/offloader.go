@@ -267,7 +267,11 @@ func (c *offloaderCore) advance() (out []effect) {
 		c.waiting = c.waiting[1:]
 		batch := c.programs[m.Prog].Batch
 		taker := c.landed(GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab, Lane: c.lane, IDs: batch.UniqueIDs}, batch)
-		w := work{do: offloadGrad{Layer: m.Layer, Part: m.Part, Tile: m.Tile, Buf: m.Buf, Slab: slab, IDs: batch.UniqueIDs}, done: c.slabs.sends(m, taker)}
+		sends := []send{{c.lane.compute(), GradSummed{m.Tile}}}
+		if !m.Partial {
+			sends = c.slabs.sends(m, taker)
+		}
+		w := work{do: offloadGrad{Layer: m.Layer, Part: m.Part, Tile: m.Tile, Buf: m.Buf, Slab: slab, IDs: batch.UniqueIDs}, done: sends}
 		out = append(out, w, send{c.lane.compute(), GradBufferFreed{m.Buf}})
 	}
 	return out

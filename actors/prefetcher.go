@@ -75,7 +75,7 @@ type prefetchState struct {
 func newPrefetcherCore(x prefetcherSpec, version int) *prefetcherCore {
 	c := &prefetcherCore{prefetcherSpec: x, versions: slices.Repeat([]versionState{{version: version}}, x.layers)}
 	tiles := newTileServer(c)
-	c.servers = []server{&batchServer{c, ids(x.batches)}, tiles, newActivationServer(c)}
+	c.servers = []server{&batchServer{c, ids(x.batches)}, tiles, newActivationServer(c), gradServer{x.lane}}
 	if x.experts {
 		tiles.hooks = append(tiles.hooks, expertHook{c})
 	}

@@ -54,6 +54,8 @@ func (l *laneTracer) launchCredits(e enqueue, la schedule.Launch, v schedule.Vis
 		}
 	}
 	switch buf := (credit{gradBufferCredit, e.Grad, lane}); {
+	case v.Resumes && e.First:
+		l.link("GradSumFetched", l.uses(buf, p), p)
 	case v.Grad() && e.First:
 		l.takes(buf, "gradient of "+l.visitName(v), p)
 	case v.Grad():
@@ -166,6 +168,11 @@ func (l *laneTracer) copying(s *countedStream, do task) {
 		} else {
 			l.takes(slab, name, p)
 		}
+	case fetchGradSum:
+		what := "gradient of " + l.tileName(e.Layer, e.Part)
+		p.name, p.step = "fetch the "+what, e.Step
+		l.link("GradSummed", l.uses(credit{kind: slabCredit, index: e.Layer}, p), p)
+		l.takes(credit{gradBufferCredit, e.Buf, lane}, what, p)
 	case offloadRouting:
 		p.name, p.step = "offload the routing of "+l.names[e.Layer], e.p.Step
 		l.link("RoutingComputed", l.routed, p)

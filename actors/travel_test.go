@@ -1,10 +1,8 @@
 package actors
 
 import (
-	"slices"
 	"testing"
 
-	"mt/cudart/emu"
 	"mt/internal/testkit"
 	"mt/layers"
 	"mt/layers/schedule"
@@ -48,16 +46,7 @@ func TestKeptTensorsTravel(t *testing.T) {
 				}
 			}
 			usually(t, name, "levels")
-			onGPU, _, end := onCUDA(t, tr, emu.Options{Devices: 2})
-			want, err = onGPU.synchronous(t)
-			if end(); err != nil {
-				t.Fatal(err)
-			}
-			for seed := range uint64(testkit.Count(t, 6, 1)) {
-				if got := runOnCUDA(t, tr, emu.Options{Mode: emu.Random, Seed: seed, Devices: 2}); !slices.Equal(got.steps, want.steps) || got.digest() != want.digest() {
-					t.Error("other bits than the synchronous step on an emulated GPU")
-				}
-			}
+			sameOnCUDA(t, tr)
 		})
 	}
 }
