@@ -80,6 +80,9 @@ func (r *Run) waysOut(q Request, host bool) string {
 		add(n > 1, fmt.Sprintf("set pipeline.head_shards: %d", n))
 	}
 	add(true, "lower per_device_train_batch_size, pipeline.micro_batch_tokens or max_seq_len")
+	if n := r.Limits.MicroBatches; n > 1 && r.rounds() == 1 && r.oneRound(q) == "" {
+		add(true, fmt.Sprintf("set pipeline.rounds: %d", n))
+	}
 	add(!host && r.Depths.WeightSlots > 1, "set pipeline.weight_slots: 1")
 	add(!host && train && r.Depths.GradBuffers > 1, "set pipeline.grad_buffers: 1")
 	add((!host || r.OneMemory) && !r.Spec.OnHost && r.Depths.ActivationSlots > minActSlots, "set pipeline.activation_slots: 3")

@@ -80,14 +80,14 @@ func (r *Run) PassageBytes() int64 {
 	return r.ActivationBytes(r.Limits.Tokens)
 }
 
-// Pace has the two rates of a device by which placeLayers assigns layers to lanes.
+// Pace has the two rates of a device by which placeLayers assigns layers to lanes, and stepSeconds estimates a step.
 type Pace struct {
 	FLOPs float64 // products, FLOPs a second
 	Link  float64 // host to device, bytes a second
 }
 
-// commonPace has the rates of a typical data centre GPU. If all devices are equal, it decides which
-// layers go to which lane: only the ratio between layers' times matters then.
+// commonPace has the rates of a typical data centre GPU. Several devices that are alike have it: which layers go to which
+// lane depends only on the ratio between layers' times. So does one device whose rates nobody knows.
 var commonPace = Pace{FLOPs: 400e12, Link: 40e9}
 
 // pace returns the rates of the device that runs a lane.
@@ -134,13 +134,21 @@ func (r *Run) weights(at Pace) []float64 {
 	return out
 }
 
+// knownPaces returns the rates of all lanes; nil: those of some are unknown.
+func (q Request) knownPaces() []Pace {
+	if len(q.Paces) < q.Devices {
+		return nil
+	}
+	return q.Paces
+}
+
 // placeLayers assigns every layer to a lane, and the parts of the head if they may be on several. A resumed run keeps its
 // recorded assignment (Placement) if that is for the same number of devices.
 func (r *Run) placeLayers(q Request) error {
+	r.paces = q.knownPaces()
 	if q.Devices <= 1 {
 		return nil
 	}
-	r.paces = q.Paces
 	n, given := len(r.Layouts), len(q.Lane)
 	if whole := given == n; (whole || given == n+r.Spec.Shards() && r.mayShareHead(q)) && 1+slices.Max(q.Lane) == q.Devices {
 		if r.Lane = q.Lane[:n:n]; !whole {
@@ -196,7 +204,7 @@ func (r *Run) partsForLanes(q Request) int {
 		return best
 	}
 	trial, least := *r, 0.0
-	trial.paces, trial.Limits.MicroBatches = q.Paces, min(trialMicroBatches, r.Limits.MicroBatches)
+	trial.paces, trial.Limits.MicroBatches = q.knownPaces(), min(trialMicroBatches, r.Limits.MicroBatches)
 	for ; n <= min(q.Devices, q.Config.VocabSize); n++ {
 		trial.Spec.HeadShards = n
 		trial.shareOut(q)

@@ -122,6 +122,10 @@ func choose(q Request) (*Run, error) {
 		r.Spec.Keep = layers.KeepIn(q.Config.Blocks(), layers.KeepAll)
 	}
 	r.Depths = leastDepths(q)
+	if q.EvalOnly {
+		q.Rounds = 1
+	}
+	r.setRounds(q.Rounds)
 	r.resolveExperts(q)
 	r.resolveHead(q)
 	r.resolveGradDType(q)
@@ -130,14 +134,15 @@ func choose(q Request) (*Run, error) {
 		return nil, err
 	}
 	r.placeHidden()
+	if err := r.checkRounds(q); err != nil {
+		return nil, err
+	}
 	r.askedDepths(q)
 	r.raiseBuffers(q)
 	_ = r.fits(q) // final choice of data on disk: deeper buffers, which follow, do not justify more reads from disk
 	r.tiered = true
 	if auto(q.Recompute) && !r.Spec.OnHost && !r.EvalOnly {
-		options := r.saveOptions()
-		r.chooseSaved(q, options)
-		r.chooseTravel(q, options)
+		r.chooseRounds(q)
 	}
 	if q.Depths.ActivationSlots == 0 && !r.Spec.OnHost {
 		r.raise(q, &r.Depths.ActivationSlots, r.allActivations())
@@ -349,7 +354,7 @@ func (r *Run) resolveGradDType(q Request) {
 	r.setMicroBatch(q, pick(q.MicroBatchTokens, leastMicroBatch(q)))
 	r.gradsStay = true
 	defer func() { r.gradsStay = false }()
-	r.GradBF16 = q.GradDType == "bf16" || auto(q.GradDType) && q.Act == device.BF16 && r.fits(q) != nil
+	r.GradBF16 = q.GradDType == "bf16" || auto(q.GradDType) && q.Act == device.BF16 && q.Rounds <= 1 && r.fits(q) != nil
 }
 
 // raiseBuffers raises the depths that the request leaves open, as far as memory allows, so that copies run beside the
@@ -357,7 +362,7 @@ func (r *Run) resolveGradDType(q Request) {
 func (r *Run) raiseBuffers(q Request) {
 	d := &r.Depths
 	if q.Depths.GradBuffers == 0 {
-		r.raise(q, &d.GradBuffers, autoGradBuffers)
+		r.raise(q, &d.GradBuffers, r.autoGradBuffers())
 	}
 	if q.Depths.WeightSlots == 0 {
 		r.raise(q, &d.WeightSlots, r.autoWeightSlots())
@@ -377,8 +382,11 @@ func (r *Run) autoWeightSlots() int {
 	for _, v := range r.views() {
 		most = max(most, v.streamedTiles())
 	}
-	return min(autoWeightSlots+r.Experts/4, most)
+	return min(autoWeightSlots+r.moreBuffers(2)+r.Experts/4, most)
 }
+
+// autoGradBuffers returns the useful number of gradient buffers. In rounds a buffer is also filled from the host.
+func (r *Run) autoGradBuffers() int { return autoGradBuffers + r.moreBuffers(1) }
 
 // allActivations returns the number of activation slots with which nothing spills. An evaluation drops a layer's input
 // as soon as the output exists. With several lanes the lane with the most activations counts. Two more slots hold
@@ -389,13 +397,13 @@ func (r *Run) allActivations() int {
 		passing = 2
 	}
 	if r.EvalOnly {
-		return max(minActSlots, r.Limits.MicroBatches+1+passing)
+		return max(minActSlots, r.roundMicroBatches()+1+passing)
 	}
 	most := 0
 	for _, v := range r.views() {
 		most = max(most, v.activations())
 	}
-	return max(minActSlots, most*r.Limits.MicroBatches+passing)
+	return max(minActSlots, most*r.roundMicroBatches()+passing)
 }
 
 // activations returns how many hidden states of one micro-batch exist at once at most. It counts the input of every

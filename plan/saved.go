@@ -15,7 +15,7 @@ import (
 // savedTensors is an upper bound for the number of tensors that a block keeps for one micro-batch.
 const savedTensors = 16
 
-// SavedBytes returns the bytes that layer l keeps for its backward, for all micro-batches. Alignment may cost
+// SavedBytes returns the bytes that layer l keeps for its backward, for all micro-batches of a round. Alignment may cost
 // device.Align bytes for each tensor of each micro-batch.
 func (r *Run) SavedBytes(l int) int64 {
 	n := r.savedAt(l, r.Spec.Keep.Of(r.Layouts[l].Block))
@@ -26,13 +26,13 @@ func (r *Run) SavedBytes(l int) int64 {
 }
 
 // savedAt returns the bytes that layer l would keep for its backward at the given level, for all
-// micro-batches.
+// micro-batches of a round.
 func (r *Run) savedAt(l int, level layers.Keep) int64 {
-	n := r.Kind(l).SavedBytes(r.Spec, r.Layouts[l].Block, level, r.Limits.Tokens)
+	n := r.Kind(l).SavedBytes(r.Spec, r.Layouts[l].Block, level, r.roundTokens())
 	if n == 0 || r.EvalOnly || !r.has(l) || l < model.LowestTrained(r.Layouts) {
 		return 0
 	}
-	return n + int64(r.Limits.MicroBatches)*savedTensors*device.Align
+	return n + int64(r.roundMicroBatches())*savedTensors*device.Align
 }
 
 // savedBytes returns the bytes that all layers of the view r keep on the device for their backward.
@@ -125,7 +125,7 @@ func (r *Run) slotChoices(q Request) []int {
 	if r.OneMemory || r.StateOnDisk != nil {
 		return choices
 	}
-	least := 2*r.Limits.MicroBatches + minActSlots
+	least := 2*r.roundMicroBatches() + minActSlots
 	for k := range spillTries {
 		if n := all - (k+1)*(all-least)/spillTries; n < choices[len(choices)-1] {
 			choices = append(choices, n)
@@ -280,26 +280,45 @@ func (r *Run) spilled() int { return max(0, r.allActivations()-r.Depths.Activati
 // and a copy that comes late delays the computation.
 const spillMargin = 2
 
-// travelMargin is the same for what blocks keep. An H100 computes 1.45 times as much in the time of a copy as commonPace.
-const travelMargin = 1.5
+// updatePace is the rate of updates in the memory of a typical host, in bytes a second.
+const updatePace = 150e9
+
+// travelMargin is the same for what blocks keep, and for weights and gradients of rounds. An H100 computes 1.45 times as
+// much in the time of a copy as commonPace. knownMargin replaces it where the device's rates are known: copies in both
+// directions at once are slower.
+const (
+	travelMargin = 1.5
+	knownMargin  = 1.05
+)
+
+// margin returns what multiplies the time on the link of what blocks keep, and of weights and gradients of rounds.
+func (r *Run) margin() float64 {
+	if len(r.paces) > 0 {
+		return knownMargin
+	}
+	return travelMargin
+}
 
 // stepSeconds estimates the time of a step on the busiest lane. Forward and backward each take the maximum of
-// computation and copies in one direction. What a block keeps travels while that block computes, so where its copies take
+// computation and copies in one direction. Updates run beside the forward of the first round. What a block keeps travels while that block computes, so where its copies take
 // longer than the block, the rest is added.
 func (r *Run) stepSeconds(options []saveOption) (most float64) {
 	for lane, v := range r.views() {
 		pace, inBlock := r.pace(lane), make([]float64, r.Spec.Config.Blocks())
-		var computes, again, tiles, grads float64
+		var computes, again, tiles, grads, updates float64
+		gradients := r.Gradients()
 		for l, seconds := range r.weights(pace) {
 			share := float64(v.tilesOf(l)) / float64(r.tilesOf(l))
 			computes += share * seconds
 			tiles += share * float64(r.Layouts[l].TileBytes)
 			grads += share * float64(r.GradElems(l)*r.GradBytes())
+			updates += share * r.UpdateBytes(l, gradients[l]) / updatePace
 			if kind := r.Layouts[l].Kind; kind.BeginsBlock() || kind == model.MoE {
 				inBlock[r.Layouts[l].Block] += seconds
 			}
 		}
-		spills := spillMargin * float64(v.spilled()) * float64(r.Limits.Tokens) / float64(r.Limits.MicroBatches) * float64(r.ActivationBytes(1))
+		rounds := float64(r.rounds())
+		spills := rounds * spillMargin * float64(v.spilled()) * float64(r.Limits.Tokens) / float64(r.Limits.MicroBatches) * float64(r.ActivationBytes(1))
 		each, late := spills/float64(max(1, len(options))), [2]float64{} // in forward and backward
 		for _, o := range options {
 			if o.lane != lane {
@@ -308,14 +327,17 @@ func (r *Run) stepSeconds(options []saveOption) (most float64) {
 			level, share := r.Spec.Keep.Of(o.block), r.Spec.KeptShare(o.block)
 			rest := o.saves[layers.KeepAll] - share*o.saves[level] // negative above KeepAll
 			if again += rest; r.KeptSlots > 0 && r.Spec.KeptOnHost[o.block] {
-				bytes := travelMargin * share * float64(o.bytes[level])
+				bytes := rounds * r.margin() * share * float64(o.bytes[level])
 				spills += bytes
 				late[0] += max(0, (each+bytes)/pace.Link-inBlock[o.block]/3)
 				late[1] += max(0, (each+bytes)/pace.Link-inBlock[o.block]*2/3-rest)
 			}
 		}
 		forward, backward := computes/3+late[0], computes*2/3+again+late[1]
-		most = max(most, max(forward, (tiles+spills)/pace.Link)+max(backward, (tiles+spills)/pace.Link, grads/pace.Link))
+		more := r.margin() * (rounds - 1)
+		tiles, down, up := tiles*(1+more), grads*(1+more), grads*more
+		forward = max(forward, (tiles+spills)/pace.Link)
+		most = max(most, forward+max(0, updates-forward/rounds)+max(backward, (tiles+spills+up)/pace.Link, down/pace.Link))
 	}
 	return most
 }

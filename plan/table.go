@@ -323,9 +323,9 @@ func (r *Run) SpillBytes() int64 {
 		return 0
 	}
 	if r.EvalOnly {
-		return r.ActivationBytes(r.Limits.Tokens)
+		return r.ActivationBytes(r.roundTokens())
 	}
-	return int64(r.activations()) * r.ActivationBytes(r.Limits.Tokens)
+	return int64(r.activations()) * r.ActivationBytes(r.roundTokens())
 }
 
 // Write prints the table for people.

@@ -97,7 +97,7 @@ func (r *Run) flops() (forward, backward float64) {
 }
 
 // transfers returns the bytes that must cross the link in a step. up counts tiles and embedding rows for the forward,
-// again counts tiles that are fetched once more for the backward, and down counts gradients. Spilled activations do not
+// again counts tiles that are fetched once more for the backward and gradients of earlier rounds, and down counts gradients. Spilled activations do not
 // count, because more activation slots avoid them.
 func (r *Run) transfers() (up, again, down float64) {
 	forward, backward := r.fetches()
@@ -110,7 +110,8 @@ func (r *Run) transfers() (up, again, down float64) {
 	for l := range r.Layouts {
 		down += float64(r.GradElems(l) * r.GradBytes())
 	}
-	return up + float64(r.RowBytes(r.Limits.UniqueIDs)), again, down
+	rounds := float64(r.rounds())
+	return rounds*up + float64(r.RowBytes(r.Limits.UniqueIDs)), rounds*again + (rounds-1)*down, rounds * down
 }
 
 // crossings returns the bytes that launches copy to the device (index 0) and back (index 1), in

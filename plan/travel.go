@@ -27,7 +27,7 @@ func (r *Run) travels(l int) bool {
 	return b < len(r.Spec.KeptOnHost) && r.Spec.KeptOnHost[b] && r.keeps(l) && r.has(l)
 }
 
-// Keeps reports whether layer l keeps anything of micro-batch mb, if it keeps something at all.
+// Keeps reports whether layer l keeps anything of micro-batch mb of a round, if it keeps something at all.
 func (r *Run) Keeps(l, mb int) bool { return !r.travels(l) || r.Spec.KeptOf.Has(mb) }
 
 // keptBytes returns the bytes that layer l keeps of one micro-batch.
@@ -103,14 +103,14 @@ func (r *Run) travelGain(q Request, options []saveOption) float64 {
 	for _, v := range r.views() {
 		room += v.SpillBytes()
 	}
-	return min(again, perByte*float64(max(0, room)))
+	return min(again, perByte*float64(r.rounds())*float64(max(0, room)))
 }
 
 // send lets blocks keep as much on the device as fits beside the slots. What the other blocks keep at the given level
 // travels, of as many micro-batches as the host has memory for and as make a step shorter. It returns false if nothing
 // can travel; the caller checks whether the run fits.
 func (r *Run) send(q Request, options []saveOption, level layers.Keep) bool {
-	blocks, all := r.Spec.Config.Blocks(), r.Limits.MicroBatches
+	blocks, all := r.Spec.Config.Blocks(), r.roundMicroBatches()
 	divide := func(n int) {
 		r.KeptSlots, r.Spec.KeptOf, r.Spec.KeptOnHost, r.Spec.Keep = travelSlots, schedule.Share{N: n, Of: all}, make([]bool, blocks), layers.KeepIn(blocks, layers.KeepNothing)
 		for _, o := range options {
@@ -169,8 +169,8 @@ func (r *Run) TravelWords() string {
 	if runs == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s of %d of %d micro-batches in blocks %s, through %d slots of %s on the device",
-		level, r.Spec.KeptOf.N, r.Spec.KeptOf.Of, series(blocks), r.KeptSlots*r.Lanes(), human.Bytes(r.KeptSlotBytes()))
+	return fmt.Sprintf("%s of %d of %d micro-batches%s in blocks %s, through %d slots of %s on the device",
+		level, r.Spec.KeptOf.N, r.Spec.KeptOf.Of, also(r.rounds() > 1, " of a round"), series(blocks), r.KeptSlots*r.Lanes(), human.Bytes(r.KeptSlotBytes()))
 }
 
 // TravelSpares returns the FLOPs of a step that the backward need not compute again because the results travel.

@@ -179,8 +179,10 @@ func TestPlanSaysWhatIsKept(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	const card = "model: {preset: qwen2.5-7b, num_hidden_layers: 12}\nmax_seq_len: 1024\nper_device_train_batch_size: 128\nhost_memory: 400GiB\ndevice_memory: 79GiB\n"
 	for keys, want := range map[string]string{
-		"":                  "kept for the backward: all in 5 of 12 blocks, qkv in 2, attention in 2, nothing in 3\n",
-		"recompute: full\n": "kept for the backward: nothing\n",
+		"":                          "kept for the backward: inputs\n4 rounds of 2 micro-batches, each forward and backward through all layers\n",
+		"pipeline: {rounds: 1}\n":   "kept for the backward: all in 5 of 12 blocks, qkv in 2, attention in 2, nothing in 3\n",
+		"recompute: full\n":         "kept for the backward: nothing\n",
+		"micro_batch_order: zigzag": "kept for the backward: all in 5 of 12 blocks, qkv in 2, attention in 2, nothing in 3\n",
 	} {
 		if out, err := sketch(t, card+keys, settings.Options{}); err != nil || !strings.Contains(out, want) {
 			t.Errorf("%q: %v: %q is not in\n%s", keys, err, want, out)
@@ -188,6 +190,7 @@ func TestPlanSaysWhatIsKept(t *testing.T) {
 	}
 	var shown struct {
 		Keeps      string   `json:"recompute_keeps"`
+		Rounds     int      `json:"rounds"`
 		ByLayer    []string `json:"kept_by_layer"`
 		Prediction struct {
 			TFLOPS   float64 `json:"tflops"`
@@ -196,26 +199,26 @@ func TestPlanSaysWhatIsKept(t *testing.T) {
 	}
 	h100 := testkit.Must(rates.Find("h100+ddr5-4800x8"))(t)
 	again := map[string]float64{}
-	for _, keys := range []string{"", "recompute: full\n"} {
+	for _, keys := range []string{"pipeline: {rounds: 1}\n", "recompute: full\n"} {
 		raw := testkit.Must(sketch(t, card+keys, settings.Options{JSON: true, Forecast: settings.Forecast{Machine: h100}}))(t)
 		if err := json.Unmarshal([]byte(raw[strings.Index(raw, "{"):strings.LastIndex(raw, "}")+1]), &shown); err != nil {
 			t.Fatalf("%v in %s", err, raw)
 		}
 		again[keys] = shown.Prediction.Executed / shown.Prediction.TFLOPS
-		if keys != "" {
+		if keys == "recompute: full\n" {
 			continue
 		}
 		counts := map[string]int{}
 		for _, level := range shown.ByLayer {
 			counts[level]++
 		}
-		if len(shown.ByLayer) != 14 || shown.Keeps != "all in 5 of 12 blocks, qkv in 2, attention in 2, nothing in 3" || counts["all"] != 5 || counts["qkv"] != 2 || counts["attention"] != 2 || counts["nothing"] != 3+2 {
+		if len(shown.ByLayer) != 14 || shown.Rounds != 1 || shown.Keeps != "all in 5 of 12 blocks, qkv in 2, attention in 2, nothing in 3" || counts["all"] != 5 || counts["qkv"] != 2 || counts["attention"] != 2 || counts["nothing"] != 3+2 {
 			t.Errorf("%+v", shown)
 		}
 	}
 	// 3 of 12 blocks recompute everything and 4 more recompute most of it. The share of
 	// recomputation is therefore between 3/12 and 7/12 of full recomputation.
-	if part := (again[""] - 1) / (again["recompute: full\n"] - 1); part < 3./12 || part > 7./12 {
-		t.Errorf("%.3f times the model's FLOPs are executed, %.3f where nothing is kept", again[""], again["recompute: full\n"])
+	if part := (again["pipeline: {rounds: 1}\n"] - 1) / (again["recompute: full\n"] - 1); part < 3./12 || part > 7./12 {
+		t.Errorf("%.3f times the model's FLOPs are executed, %.3f where nothing is kept", again["pipeline: {rounds: 1}\n"], again["recompute: full\n"])
 	}
 }

@@ -59,6 +59,7 @@ type Pipeline struct {
 	WeightSlots      int // device buffers for a layer's weights, at least 1
 	GradBuffers      int // device buffers that sum gradients over micro-batches, at least 1
 	GradSlabs        int // host buffers that gradients are copied into, at least 1
+	Rounds           int // rounds of a step
 	ActivationSlots  int // device buffers for one micro-batch's hidden states, at least 3
 	BatchesAhead     int // batches packed in advance, at least 1
 	ExchangeBuffers  int // several ranks: host buffers for gradients from other ranks, at least 1

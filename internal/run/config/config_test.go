@@ -127,7 +127,7 @@ synchronous_updates: true
 micro_batch_order: lanes
 matmul: timed
 attention_kernels: portable
-pipeline: {weight_slots: 2, grad_buffers: 3, grad_slabs: 4, exchange_buffers: 10, gathers_ahead: 11, state_slots: 12, matrix_buffers: 13, activation_slots: 5, batches_ahead: 6, micro_batch_tokens: 7, chunk_tokens: 8, head_shards: 9}
+pipeline: {weight_slots: 2, grad_buffers: 3, grad_slabs: 4, exchange_buffers: 10, gathers_ahead: 11, state_slots: 12, matrix_buffers: 13, activation_slots: 5, rounds: 2, batches_ahead: 6, micro_batch_tokens: 7, chunk_tokens: 8, head_shards: 9}
 `
 
 // TestCompressIsForDisks: compress needs a state_dir, whose files it compresses; without one only

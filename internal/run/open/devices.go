@@ -68,8 +68,6 @@ func (p *choosing) weighDevices(m *rates.Machine) (err error) {
 	switch {
 	case m != nil && p.Config.DeviceRates != "auto":
 		return p.Config.Errorf("device_rates", "device_rates: --gpu names the rates to predict with: leave out one of the two, or give --device-rates auto")
-	case p.Lanes <= 1:
-		return nil
 	case m != nil:
 	case p.Config.DeviceRates != "auto":
 		if m, err = rates.Find(p.Config.DeviceRates); err != nil {
@@ -78,20 +76,26 @@ func (p *choosing) weighDevices(m *rates.Machine) (err error) {
 		if n := 1 + len(m.More); n > 1 && n != p.Lanes {
 			return p.Config.Errorf("device_rates", "device_rates: rates of %d devices, and the run has %d: give those of each", n, p.Lanes)
 		}
+	case p.Lanes <= 1:
+		m, _ = rates.Find(strings.Join(names, ",")) // the plan has rates of a common device
 	case distinct > 1:
 		if m, err = rates.Find(strings.Join(names, ",")); err != nil {
 			p.note("layers are shared out as if all devices were as fast: %v; device_rates says how fast each is", err)
 			return nil
 		}
 	}
-	if m == nil || len(m.More) == 0 {
+	if m == nil || len(m.More) == 0 && p.Lanes > 1 {
 		return nil
 	}
-	p.DevicesDiffer = true
+	p.DevicesDiffer = p.Lanes > 1
 	for lane := range p.Lanes {
 		card := m.On(lane)
 		flops, link := card.Pace(p.Config.ComputeDType)
-		if flops <= 0 || link <= 0 {
+		switch {
+		case flops > 0 && link > 0:
+		case p.Lanes == 1:
+			return nil
+		default:
 			return p.Config.Errorf("device_rates", "%s: no rate of products in %s, or of the link, for %s", said, p.Config.ComputeDType, card.Device.Name)
 		}
 		p.Paces = append(p.Paces, plan.Pace{FLOPs: flops, Link: link})

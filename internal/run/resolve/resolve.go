@@ -126,7 +126,7 @@ func (r *Resolved) request(evalOnly bool) plan.Request {
 		Noise:     op.Noise{Alpha: float32(c.NoiseAlpha), Seed: uint64(c.Seed)},
 		GradDType: c.GradDType, BF16Master: r.BF16Master() || evalOnly && !r.StartsRows(), Recompute: c.Recompute, HiddenStates: c.HiddenStates, Fused: r.Fuses(),
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
-		Order: r.order(), Devices: r.Lanes, Paces: r.Paces, LaneMemory: r.LaneMemory, Lane: r.Began,
+		Order: r.order(), AnyOrder: c.MicroBatchOrder == "auto", Rounds: c.Pipeline.Rounds, Devices: r.Lanes, Paces: r.Paces, LaneMemory: r.LaneMemory, Lane: r.Began,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
 			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead, ExchangeBuffers: c.Pipeline.ExchangeBuffers, GathersAhead: c.Pipeline.GathersAhead, StateSlots: c.Pipeline.StateSlots,
 			MatrixBuffers: c.Pipeline.MatrixBuffers}, StateDir: len(c.StateDir) > 0, ParamDir: len(c.ParamDir) > 0 && r.Ranks.Size() <= 1 && r.Hosts <= 1, Compress: c.Compress == "byteplane", HeadShards: c.Pipeline.HeadShards,
@@ -157,7 +157,7 @@ func (r *resolving) recordResolved() {
 	c.Pipeline = config.Pipeline{WeightSlots: d.WeightSlots, GradBuffers: d.GradBuffers, ActivationSlots: d.ActivationSlots,
 		BatchesAhead: d.BatchesAhead, GradSlabs: c.Pipeline.GradSlabs, ExchangeBuffers: d.ExchangeBuffers, GathersAhead: d.GathersAhead, StateSlots: cmp.Or(d.StateSlots, c.Pipeline.StateSlots),
 		MatrixBuffers: cmp.Or(d.MatrixBuffers, c.Pipeline.MatrixBuffers), MicroBatchTokens: c.Pipeline.MicroBatchTokens,
-		ChunkTokens: p.Spec.ChunkTokens, HeadShards: p.Spec.Shards()}
+		ChunkTokens: p.Spec.ChunkTokens, HeadShards: p.Spec.Shards(), Rounds: max(1, p.Rounds)}
 	if p.SlabsAreCredits() {
 		c.Pipeline.GradSlabs = d.GradSlabs
 	}

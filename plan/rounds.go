@@ -1,0 +1,119 @@
+package plan
+
+import (
+	"fmt"
+
+	"mt/layers/schedule"
+)
+
+// This file divides a step into rounds. In a round some of the step's micro-batches go forward and backward through all
+// layers before those of the next round begin. So device and host need memory for what blocks keep of one round only,
+// and blocks keep more of it. In return, weights cross the link once more for each round, and the sums of gradients go to
+// the host and back.
+//
+// With one order of micro-batches in all layers (schedule.Lanes) the number of rounds changes no sum. Zigzag changes the
+// order of sums, so its runs have one round.
+
+// roundsWorth is the least share of a step that rounds must save, because they use the link and host memory.
+const roundsWorth = 0.02
+
+// rounds returns the number of rounds of a full step.
+func (r *Run) rounds() int { return max(1, min(r.Rounds, r.Limits.MicroBatches)) }
+
+// roundMicroBatches returns the number of micro-batches in the largest round.
+func (r *Run) roundMicroBatches() int {
+	return (r.Limits.MicroBatches + r.rounds() - 1) / r.rounds()
+}
+
+// roundTokens returns the most tokens of a round.
+func (r *Run) roundTokens() int {
+	if r.rounds() == 1 {
+		return r.Limits.Tokens
+	}
+	return min(r.Limits.Tokens, r.roundMicroBatches()*r.Limits.MicroBatchTokens)
+}
+
+// RoundWords describes the rounds of a step; "" if there is one.
+func (r *Run) RoundWords() string {
+	if r.rounds() == 1 {
+		return ""
+	}
+	return fmt.Sprintf("%d rounds of %d micro-batches, each forward and backward through all layers", r.rounds(), r.roundMicroBatches())
+}
+
+// oneRound returns why the requested run can have only one round; "": it can have several.
+func (r *Run) oneRound(q Request) string {
+	for _, x := range []struct {
+		is  bool
+		why string
+	}{
+		{q.Order != schedule.Lanes && !q.AnyOrder, "micro_batch_order: zigzag has another order of sums in each round; a new run can set micro_batch_order: lanes"},
+		{!q.Clip, "without max_grad_norm gradients have no host memory of their own"},
+		{q.Devices > 1, "with several devices micro-batches follow each other from device to device"},
+		{q.Ranks > 1, "several hosts exchange each gradient once"},
+		{q.HiddenStates == "host", "hidden states are on the host"},
+		{r.GradBF16, "sums of grad_dtype: bf16 would be rounded in each round"},
+		{r.Experts > 0, "experts see all tokens of a step at once"},
+		{!q.Preference.None(), "pairs of answers"},
+		{r.GradOnDisk != nil, "gradients wait on disks"},
+	} {
+		if x.is {
+			return x.why
+		}
+	}
+	return ""
+}
+
+// checkRounds returns an error if the request asks for rounds that the run cannot have.
+func (r *Run) checkRounds(q Request) error {
+	if q.Rounds <= 1 {
+		return nil
+	}
+	if why := r.oneRound(q); why != "" {
+		return &BadDepth{"pipeline.rounds", fmt.Sprintf("pipeline.rounds: %d is not possible (%s): leave it out", q.Rounds, why)}
+	}
+	return nil
+}
+
+// setRounds divides steps into n rounds.
+func (r *Run) setRounds(n int) {
+	if r.Rounds = n; n > 1 {
+		r.Order = schedule.Lanes
+	}
+}
+
+// chooseRounds chooses what blocks keep for the backward and, unless the request does, the number of rounds: the one with
+// the shortest step.
+func (r *Run) chooseRounds(q Request) {
+	one := *r
+	r.chooseKept(q)
+	if q.Rounds > 0 || r.OneMemory || r.StateOnDisk != nil || r.oneRound(q) != "" {
+		return
+	}
+	best := r.stepSeconds(r.saveOptions()) * (1 - roundsWorth)
+	for n := 1; n < r.Limits.MicroBatches; n *= 2 { // micro-batches in a round
+		v := one
+		v.setRounds((r.Limits.MicroBatches + n - 1) / n)
+		v.raiseBuffers(q)
+		v.chooseKept(q)
+		if t := v.stepSeconds(v.saveOptions()); t < best && v.lacks(q, v.Table()) == nil {
+			*r, best = v, t
+		}
+	}
+}
+
+// moreBuffers returns n, a number of buffers to add, in a run with rounds: more copies are in progress there. Otherwise
+// it returns 0.
+func (r *Run) moreBuffers(n int) int {
+	if r.rounds() > 1 {
+		return n
+	}
+	return 0
+}
+
+// chooseKept chooses what blocks keep for the backward, on the device and on the host.
+func (r *Run) chooseKept(q Request) {
+	options := r.saveOptions()
+	r.chooseSaved(q, options)
+	r.chooseTravel(q, options)
+}

@@ -1,0 +1,109 @@
+package plan
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"mt/device/op"
+	"mt/layers/schedule"
+)
+
+// inRounds requests steps of 7B on an H100 whose rates are known, in a new run.
+func inRounds(t *testing.T, rows int) Request {
+	q := with512GiB(t, rows)
+	q.AnyOrder, q.Paces = true, []Pace{{FLOPs: 700e12, Link: 51e9}}
+	return q
+}
+
+// TestRoundsPay: a step has several rounds where that makes it at least 2 % shorter, and nowhere else. Device and host
+// then have memory for what one round keeps, and blocks keep more of it.
+func TestRoundsPay(t *testing.T) {
+	for name, c := range map[string]struct {
+		rows   int
+		rounds bool
+		change func(*Request)
+	}{
+		"512 rows":             {512, true, nil},
+		"64 rows":              {64, false, nil},
+		"a small host":         {512, true, func(q *Request) { q.HostMemory = 250 << 30 }},
+		"rates unknown":        {512, true, func(q *Request) { q.Paces = nil }},
+		"a recorded order":     {512, false, func(q *Request) { q.AnyOrder = false }},
+		"the order of lanes":   {512, true, func(q *Request) { q.AnyOrder, q.Order = false, schedule.Lanes }},
+		"all computed again":   {512, false, func(q *Request) { q.Recompute = "full" }},
+		"a large device":       {512, false, func(q *Request) { q.DeviceMemory = 2 << 40 }},
+		"one memory":           {512, false, func(q *Request) { q.OneMemory, q.HostMemory = true, 512<<30 }},
+		"gradients on disks":   {128, false, func(q *Request) { q.StateDir, q.HostMemory = true, 52<<30 }},
+		"one round asked for":  {512, false, func(q *Request) { q.Rounds = 1 }},
+		"an evaluation":        {512, false, func(q *Request) { q.EvalOnly, q.Rounds = true, 8 }},
+		"as many as asked for": {64, true, func(q *Request) { q.Rounds = 3 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := inRounds(t, c.rows)
+			if c.change != nil {
+				c.change(&q)
+			}
+			r := resolve(t, q)
+			if over := beyond(r, q); over != "" || (r.rounds() > 1) != c.rounds || (r.RoundWords() != "") != c.rounds {
+				t.Fatalf("%d rounds, %q, want several: %t: %s", r.rounds(), r.RoundWords(), c.rounds, over)
+			}
+			if !c.rounds {
+				return
+			}
+			if r.Order != schedule.Lanes || r.Schedule().Rounds != r.rounds() || q.Rounds > 0 && r.rounds() != q.Rounds {
+				t.Errorf("%d rounds in order %s, asked for %d", r.rounds(), r.Order, q.Rounds)
+			}
+			still := q
+			still.Rounds = 1
+			if one := resolve(t, still); q.Rounds == 0 && r.stepSeconds(r.saveOptions()) > (1-roundsWorth)*one.stepSeconds(one.saveOptions()) {
+				t.Errorf("%d rounds do not make a step %g shorter", r.rounds(), roundsWorth)
+			}
+		})
+	}
+}
+
+// TestOneRound: what cannot have several rounds is refused if they are asked for, with the reason, and gets one
+// otherwise.
+func TestOneRound(t *testing.T) {
+	for says, change := range map[string]func(*Request){
+		"zigzag":           func(q *Request) { q.AnyOrder = false },
+		"max_grad_norm":    func(q *Request) { q.Clip = false },
+		"several devices":  func(q *Request) { q.Devices, q.Order = 2, schedule.Lanes },
+		"hidden states":    func(q *Request) { q.HiddenStates = "host" },
+		"grad_dtype: bf16": func(q *Request) { q.GradDType = "bf16" },
+		"pairs of answers": func(q *Request) { q.Preference = op.PreferenceLoss{Kind: op.Sigmoid, Beta: 1} },
+	} {
+		t.Run(says, func(t *testing.T) {
+			q := inRounds(t, 128)
+			change(&q)
+			if r, err := Resolve(q); err != nil || r.rounds() > 1 {
+				t.Fatalf("%v, or several rounds", err)
+			}
+			q.Rounds = 4
+			var bad *BadDepth
+			if _, err := Resolve(q); !errors.As(err, &bad) || bad.Key != "pipeline.rounds" || !strings.Contains(err.Error(), says) {
+				t.Errorf("%v, want %q", err, says)
+			}
+		})
+	}
+}
+
+// TestMemoryOfRounds: every round fits in the memory that the plan has for one, however its micro-batches are divided.
+func TestMemoryOfRounds(t *testing.T) {
+	for bound := 1; bound <= 12; bound++ {
+		for rounds := 1; rounds <= 14; rounds++ {
+			r := Run{Rounds: rounds, Limits: Limits{MicroBatches: bound, MicroBatchTokens: 10, Tokens: 10 * bound}}
+			for n := 1; n <= bound; n++ {
+				s := schedule.Spec{Rounds: rounds}
+				for _, i := range s.InRound(n) {
+					if i >= r.roundMicroBatches() || 10*(i+1) > r.roundTokens() {
+						t.Fatalf("%d rounds of at most %d micro-batches: micro-batch %d of a round of %d", rounds, bound, i, n)
+					}
+				}
+			}
+			if whole := r.roundTokens() == r.Limits.Tokens; whole != (r.rounds() == 1) {
+				t.Errorf("%d rounds of at most %d micro-batches: one has all tokens: %t", rounds, bound, whole)
+			}
+		}
+	}
+}
