@@ -80,8 +80,9 @@ func (r *Run) waysOut(q Request, host bool) string {
 		add(n > 1, fmt.Sprintf("set pipeline.head_shards: %d", n))
 	}
 	add(true, "lower per_device_train_batch_size, pipeline.micro_batch_tokens or max_seq_len")
-	if n := r.Limits.MicroBatches; n > 1 && r.rounds() == 1 && r.oneRound(q) == "" {
-		add(true, fmt.Sprintf("set pipeline.rounds: %d", n))
+	if two := q; q.Rounds == 1 && train {
+		two.Rounds = 2
+		add(r.oneRound(two) == "", "leave out pipeline.rounds: 1")
 	}
 	add(!host && r.Depths.WeightSlots > 1, "set pipeline.weight_slots: 1")
 	add(!host && train && r.Depths.GradBuffers > 1, "set pipeline.grad_buffers: 1")

@@ -75,10 +75,15 @@ func Resolve(q Request) (*Run, error) {
 }
 
 // place resolves the request with hidden states where it asks for them. If it leaves that open and the run does not fit
-// with them on the device, they go to the host.
+// with them on the device, a step has several rounds, or hidden states go to the host.
 func place(q Request) (*Run, error) {
 	r, err := choose(q)
 	var lack *NotFitting
+	if errors.As(err, &lack) && q.Rounds == 0 && !r.EvalOnly {
+		if v := fittingRounds(q); v != nil {
+			return v, nil
+		}
+	}
 	if errors.As(err, &lack) && lack.Where == "device" && r.maySendHidden(q) {
 		far := q
 		far.HiddenStates = "host"

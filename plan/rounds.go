@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 
 	"mt/layers/schedule"
@@ -52,7 +53,7 @@ func (r *Run) oneRound(q Request) string {
 		{q.Devices > 1, "with several devices micro-batches follow each other from device to device"},
 		{q.Ranks > 1, "several hosts exchange each gradient once"},
 		{q.HiddenStates == "host", "hidden states are on the host"},
-		{r.GradBF16, "sums of grad_dtype: bf16 would be rounded in each round"},
+		{q.GradDType == "bf16" || r.GradBF16 && q.Rounds <= 1, "sums of grad_dtype: bf16 would be rounded in each round"},
 		{r.Experts > 0, "experts see all tokens of a step at once"},
 		{!q.Preference.None(), "pairs of answers"},
 		{r.GradOnDisk != nil, "gradients wait on disks"},
@@ -100,6 +101,26 @@ func (r *Run) chooseRounds(q Request) {
 			*r, best = v, t
 		}
 	}
+}
+
+// fittingRounds resolves a request that does not fit in one round with the number of rounds that makes the shortest step
+// of those that fit; nil: none does.
+func fittingRounds(q Request) (best *Run) {
+	least := 0.0
+	for n := 2; n <= q.Rows; n *= 2 {
+		q.Rounds = n
+		r, err := choose(q)
+		var bad *BadDepth
+		if errors.As(err, &bad) {
+			return nil
+		} else if err != nil {
+			continue
+		}
+		if t := r.stepSeconds(r.saveOptions()); best == nil || t < least {
+			best, least = r, t
+		}
+	}
+	return best
 }
 
 // moreBuffers returns n, a number of buffers to add, in a run with rounds: more copies are in progress there. Otherwise

@@ -27,6 +27,7 @@ func TestRoundsPay(t *testing.T) {
 		"512 rows":             {512, true, nil},
 		"64 rows":              {64, false, nil},
 		"a small host":         {512, true, func(q *Request) { q.HostMemory = 250 << 30 }},
+		"a host for a round":   {512, true, func(q *Request) { q.HostMemory = 160 << 30 }},
 		"rates unknown":        {512, true, func(q *Request) { q.Paces = nil }},
 		"a recorded order":     {512, false, func(q *Request) { q.AnyOrder = false }},
 		"the order of lanes":   {512, true, func(q *Request) { q.AnyOrder, q.Order = false, schedule.Lanes }},
@@ -55,7 +56,7 @@ func TestRoundsPay(t *testing.T) {
 			}
 			still := q
 			still.Rounds = 1
-			if one := resolve(t, still); q.Rounds == 0 && r.stepSeconds(r.saveOptions()) > (1-roundsWorth)*one.stepSeconds(one.saveOptions()) {
+			if one, err := Resolve(still); err == nil && q.Rounds == 0 && r.stepSeconds(r.saveOptions()) > (1-roundsWorth)*one.stepSeconds(one.saveOptions()) {
 				t.Errorf("%d rounds do not make a step %g shorter", r.rounds(), roundsWorth)
 			}
 		})
@@ -85,6 +86,15 @@ func TestOneRound(t *testing.T) {
 				t.Errorf("%v, want %q", err, says)
 			}
 		})
+	}
+}
+
+// TestRoundsAreAWayOut: a run that fits only in rounds says so if one is asked for.
+func TestRoundsAreAWayOut(t *testing.T) {
+	q := inRounds(t, 512)
+	q.HostMemory, q.Rounds = 160<<30, 1
+	if _, err := Resolve(q); err == nil || !strings.Contains(err.Error(), "leave out pipeline.rounds: 1") {
+		t.Error(err)
 	}
 }
 
