@@ -9,6 +9,9 @@
 //     computed last are read first.
 //   - Lanes: all visits take the micro-batches in one order, so micro-batches follow each other from device to device.
 //
+// A step may have rounds (Spec.Rounds). Each takes some of the micro-batches forward and backward through all layers. All
+// rounds but the first continue the sums of gradients (Visit.Resumes).
+//
 // A head in parts (pipeline.head_shards) streams ranges of the vocabulary like blocks. One sweep over all ranges
 // computes the losses. A second sweep, in reverse, computes the gradient. It begins with the tiles that are still in the
 // slots. With several lanes the ranges may be on different lanes (Layer.Lanes). Each lane passes a copy of the head's
