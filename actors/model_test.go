@@ -423,7 +423,7 @@ func TestRandomInterleavings(t *testing.T) {
 	}
 	first := int(drawSeed(t, total, 2*interleavings))
 	var wg sync.WaitGroup
-	var across, on atomic.Int64
+	var across, on, resumed atomic.Int64
 	workers := runtime.GOMAXPROCS(0)
 	for k := range workers {
 		wg.Add(1)
@@ -435,6 +435,9 @@ func TestRandomInterleavings(t *testing.T) {
 				err := w.play()
 				across.Add(int64(w.across))
 				on.Add(int64(w.on))
+				for _, l := range w.lanes {
+					resumed.Add(int64(l.resumed))
+				}
 				if err != nil {
 					t.Errorf("seed %d: %v\nconfiguration: %+v", seed, err, cfg)
 				}
@@ -442,6 +445,9 @@ func TestRandomInterleavings(t *testing.T) {
 		}()
 	}
 	wg.Wait()
+	if n := resumed.Load(); n < int64(total)/2 {
+		t.Errorf("only %d launches continued the sum of an earlier round", n)
+	}
 	if a, b := across.Load(), on.Load(); total >= 1000 && (a < b/20 || b < a/20) {
 		t.Errorf("%d activations went from device to device and %d through the host", a, b)
 	}
