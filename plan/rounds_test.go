@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"mt/device/op"
+	"mt/internal/testkit"
 	"mt/layers/schedule"
+	"mt/model"
 )
 
 // inRounds requests steps of 7B on an H100 whose rates are known, in a new run.
@@ -72,6 +74,7 @@ func TestOneRound(t *testing.T) {
 		"several devices":  func(q *Request) { q.Devices, q.Order = 2, schedule.Lanes },
 		"hidden states":    func(q *Request) { q.HiddenStates = "host" },
 		"grad_dtype: bf16": func(q *Request) { q.GradDType = "bf16" },
+		"experts see":      func(q *Request) { q.Config, q.HostMemory = testkit.Must(model.Preset("qwen3-30b-a3b"))(t), 1<<40 },
 		"pairs of answers": func(q *Request) { q.Preference = op.PreferenceLoss{Kind: op.Sigmoid, Beta: 1} },
 	} {
 		t.Run(says, func(t *testing.T) {

@@ -190,12 +190,17 @@ func runFirst(t *testing.T, c *config.Config, h settings.Hooks, want expected, b
 	compareSteps(t, c.OutputDir, want, b)
 }
 
-// refusesChoice says whether a recording cannot be trained with hidden states on the host, as c asks, because an indexer
-// chooses keys or there are per-layer inputs. It checks that such a run is refused.
+// refusesChoice says whether a recording cannot be trained as c asks: with hidden states on the host, because an indexer
+// chooses keys or there are per-layer inputs, or in rounds, because of experts or without a bound of the gradient norm. It
+// checks that such a run is refused.
 func refusesChoice(t *testing.T, dir string, c *config.Config, h settings.Hooks) bool {
 	t.Helper()
 	m, want := testkit.Must(model.LoadDir(filepath.Join(dir, "model")))(t), ""
-	switch onHost := c.HiddenStates == "host"; {
+	switch onHost, rounds := c.HiddenStates == "host", c.Pipeline.Rounds > 1; {
+	case rounds && !c.WaitsForNorm():
+		want = "pipeline.rounds: 2 is not possible (without max_grad_norm"
+	case rounds && slices.ContainsFunc(m.Layouts(false), func(l model.Layout) bool { return l.Kind == model.MoE }):
+		want = "pipeline.rounds: 2 is not possible (experts see all tokens"
 	case onHost && m.PerLayerSize > 0:
 		want = "hidden_states: host is not possible with per-layer inputs"
 	case onHost && m.Chooses(c.MaxSeqLen):
@@ -248,6 +253,7 @@ func TestFixtures(t *testing.T) {
 		"shards-bf16":     "compute_dtype: bf16\ngrad_dtype: bf16\nbinding: copy\npipeline: {head_shards: 3}",
 		"bf16-grads":      "compute_dtype: bf16\ngrad_dtype: bf16\nbinding: copy",
 		"lanes-2":         "devices: 2\npipeline: {micro_batch_tokens: 60}",
+		"rounds":          "binding: copy\npipeline: {micro_batch_tokens: 60, rounds: 2}",
 		"lanes-3":         "devices: 3\nbinding: copy\npipeline: {micro_batch_tokens: 60}",
 		"host-lanes":      "devices: 2\nhidden_states: host\nbinding: copy\npipeline: {micro_batch_tokens: 60, chunk_tokens: 24}",
 		"lanes-4":         "devices: 4\nbinding: copy\nrecompute: full\npeer_copies: false\npipeline: {micro_batch_tokens: 60, activation_slots: 3}",
@@ -323,7 +329,7 @@ func weightBound(name, kind string, want expected) float64 {
 
 // recordingWays are the ways to train a small recording, as config keys by name. None of them may
 // change the result. They vary weights copied or in place, rows of a micro-batch, shards of the
-// head, buffers, recomputation, the place of hidden states, devices, the dtype, and the emulated GPU.
+// head, buffers, recomputation, the place of hidden states, devices, rounds, the dtype, and the emulated GPU.
 var recordingWays = map[string]string{
 	"default":         "",
 	"copy":            "binding: copy\nrecompute: full\npipeline: {micro_batch_tokens: 20, chunk_tokens: 8, head_shards: 3}",
@@ -333,6 +339,7 @@ var recordingWays = map[string]string{
 	"host":            "hidden_states: host\npipeline: {micro_batch_tokens: 20, chunk_tokens: 8}",
 	"lanes":           "binding: copy\ndevices: 3\npipeline: {micro_batch_tokens: 20}",
 	"lanes-2":         "binding: copy\ndevices: 2\npipeline: {micro_batch_tokens: 20}",
+	"rounds":          "binding: copy\npipeline: {micro_batch_tokens: 20, rounds: 2}",
 	"host-lanes":      "hidden_states: host\nbinding: copy\ndevices: 2\npipeline: {micro_batch_tokens: 20, chunk_tokens: 8}",
 	"lanes-4":         "binding: copy\ndevices: 4\nrecompute: full\npeer_copies: false\npipeline: {micro_batch_tokens: 20, activation_slots: 3}",
 	"bf16":            "compute_dtype: bf16",
