@@ -12,11 +12,11 @@ type Launch struct {
 	Stream      device.Stream
 	Visit       schedule.Visit
 	Block       int  // the number of the decoder block in the model
-	First, Last bool // of the visit's launches
+	First, Last bool // of the visit's launches; First is false where a later round continues the gradient's sum
 	Step        int  // the training step, which seeds the noise
 
 	Weights Weights // of the visit's tile
-	Grads   Grads   // the tile's gradient is accumulated here; the visit's first launch overwrites
+	Grads   Grads   // the tile's gradient is accumulated here; the launch with First overwrites
 	In, Out Hidden  // the layer's input and output. When a part of the head computes its input's gradient, Out is that gradient
 	// Grad is the gradient of the layer's output, which the launch replaces by the gradient of its
 	// input. A whole head computes loss and gradient in one launch. The head finds its input in

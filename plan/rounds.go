@@ -18,17 +18,17 @@ import (
 // roundsWorth is the least share of a step that rounds must save, because they use the link and host memory.
 const roundsWorth = 0.02
 
-// rounds returns the number of rounds of a full step.
-func (r *Run) rounds() int { return max(1, min(r.Rounds, r.Limits.MicroBatches)) }
+// StepRounds returns the number of rounds of a full step.
+func (r *Run) StepRounds() int { return max(1, min(r.Rounds, r.Limits.MicroBatches)) }
 
 // roundMicroBatches returns the number of micro-batches in the largest round.
 func (r *Run) roundMicroBatches() int {
-	return (r.Limits.MicroBatches + r.rounds() - 1) / r.rounds()
+	return (r.Limits.MicroBatches + r.StepRounds() - 1) / r.StepRounds()
 }
 
 // roundTokens returns the most tokens of a round.
 func (r *Run) roundTokens() int {
-	if r.rounds() == 1 {
+	if r.StepRounds() == 1 {
 		return r.Limits.Tokens
 	}
 	return min(r.Limits.Tokens, r.roundMicroBatches()*r.Limits.MicroBatchTokens)
@@ -36,10 +36,10 @@ func (r *Run) roundTokens() int {
 
 // RoundWords describes the rounds of a step; "" if there is one.
 func (r *Run) RoundWords() string {
-	if r.rounds() == 1 {
+	if r.StepRounds() == 1 {
 		return ""
 	}
-	return fmt.Sprintf("%d rounds of %d micro-batches, each forward and backward through all layers", r.rounds(), r.roundMicroBatches())
+	return fmt.Sprintf("%d rounds of %d micro-batches, each forward and backward through all layers", r.StepRounds(), r.roundMicroBatches())
 }
 
 // oneRound returns why the requested run can have only one round; "": it can have several.
@@ -67,7 +67,7 @@ func (r *Run) oneRound(q Request) string {
 
 // checkRounds returns an error if the request asks for rounds that the run cannot have.
 func (r *Run) checkRounds(q Request) error {
-	if q.Rounds <= 1 {
+	if r.StepRounds() == 1 {
 		return nil
 	}
 	if why := r.oneRound(q); why != "" {
@@ -119,6 +119,9 @@ func fittingRounds(q Request) (best *Run) {
 		if t := r.stepSeconds(r.saveOptions()); best == nil || t < least {
 			best, least = r, t
 		}
+		if n >= r.Limits.MicroBatches {
+			break
+		}
 	}
 	return best
 }
@@ -126,7 +129,7 @@ func fittingRounds(q Request) (best *Run) {
 // moreBuffers returns n, a number of buffers to add, in a run with rounds: more copies are in progress there. Otherwise
 // it returns 0.
 func (r *Run) moreBuffers(n int) int {
-	if r.rounds() > 1 {
+	if r.StepRounds() > 1 {
 		return n
 	}
 	return 0

@@ -47,19 +47,19 @@ func TestRoundsPay(t *testing.T) {
 				c.change(&q)
 			}
 			r := resolve(t, q)
-			if over := beyond(r, q); over != "" || (r.rounds() > 1) != c.rounds || (r.RoundWords() != "") != c.rounds {
-				t.Fatalf("%d rounds, %q, want several: %t: %s", r.rounds(), r.RoundWords(), c.rounds, over)
+			if over := beyond(r, q); over != "" || (r.StepRounds() > 1) != c.rounds || (r.RoundWords() != "") != c.rounds {
+				t.Fatalf("%d rounds, %q, want several: %t: %s", r.StepRounds(), r.RoundWords(), c.rounds, over)
 			}
 			if !c.rounds {
 				return
 			}
-			if r.Order != schedule.Lanes || r.Schedule().Rounds != r.rounds() || q.Rounds > 0 && r.rounds() != q.Rounds {
-				t.Errorf("%d rounds in order %s, asked for %d", r.rounds(), r.Order, q.Rounds)
+			if r.Order != schedule.Lanes || r.Schedule().Rounds != r.StepRounds() || q.Rounds > 0 && r.StepRounds() != q.Rounds {
+				t.Errorf("%d rounds in order %s, asked for %d", r.StepRounds(), r.Order, q.Rounds)
 			}
 			still := q
 			still.Rounds = 1
 			if one, err := Resolve(still); err == nil && q.Rounds == 0 && r.stepSeconds(r.saveOptions()) > (1-roundsWorth)*one.stepSeconds(one.saveOptions()) {
-				t.Errorf("%d rounds do not make a step %g shorter", r.rounds(), roundsWorth)
+				t.Errorf("%d rounds do not make a step %g shorter", r.StepRounds(), roundsWorth)
 			}
 		})
 	}
@@ -80,7 +80,7 @@ func TestOneRound(t *testing.T) {
 		t.Run(says, func(t *testing.T) {
 			q := inRounds(t, 128)
 			change(&q)
-			if r, err := Resolve(q); err != nil || r.rounds() > 1 {
+			if r, err := Resolve(q); err != nil || r.StepRounds() > 1 {
 				t.Fatalf("%v, or several rounds", err)
 			}
 			q.Rounds = 4
@@ -107,14 +107,14 @@ func TestMemoryOfRounds(t *testing.T) {
 		for rounds := 1; rounds <= 14; rounds++ {
 			r := Run{Rounds: rounds, Limits: Limits{MicroBatches: bound, MicroBatchTokens: 10, Tokens: 10 * bound}}
 			for n := 1; n <= bound; n++ {
-				s := schedule.Spec{Rounds: rounds}
+				s := schedule.Spec{Rounds: rounds, PerRound: r.roundMicroBatches()}
 				for _, i := range s.InRound(n) {
 					if i >= r.roundMicroBatches() || 10*(i+1) > r.roundTokens() {
 						t.Fatalf("%d rounds of at most %d micro-batches: micro-batch %d of a round of %d", rounds, bound, i, n)
 					}
 				}
 			}
-			if whole := r.roundTokens() == r.Limits.Tokens; whole != (r.rounds() == 1) {
+			if whole := r.roundTokens() == r.Limits.Tokens; whole != (r.StepRounds() == 1) {
 				t.Errorf("%d rounds of at most %d micro-batches: one has all tokens: %t", rounds, bound, whole)
 			}
 		}

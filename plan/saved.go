@@ -317,7 +317,7 @@ func (r *Run) stepSeconds(options []saveOption) (most float64) {
 				inBlock[r.Layouts[l].Block] += seconds
 			}
 		}
-		rounds := float64(r.rounds())
+		rounds := float64(r.StepRounds())
 		spills := rounds * spillMargin * float64(v.spilled()) * float64(r.Limits.Tokens) / float64(r.Limits.MicroBatches) * float64(r.ActivationBytes(1))
 		each, late := spills/float64(max(1, len(options))), [2]float64{} // in forward and backward
 		for _, o := range options {

@@ -226,7 +226,7 @@ func (r *Run) slotBytes() (n int64) {
 // Schedule returns the description of a training step from which package schedule makes the
 // programs of all lanes.
 func (r *Run) Schedule() schedule.Spec {
-	s := schedule.Spec{Order: r.Order, Lane: r.Lane, OnDemand: r.OnDemand, WeightSlots: r.Depths.WeightSlots, ActivationSlots: r.Depths.ActivationSlots, KeptSlots: r.KeptSlots, Kept: r.Spec.KeptOf, Rounds: r.Rounds}
+	s := schedule.Spec{Order: r.Order, Lane: r.Lane, OnDemand: r.OnDemand, WeightSlots: r.Depths.WeightSlots, ActivationSlots: r.Depths.ActivationSlots, KeptSlots: r.KeptSlots, Kept: r.Spec.KeptOf, Rounds: r.Rounds, PerRound: r.roundMicroBatches()}
 	var kinds []model.LayerKind
 	for _, l := range r.Layouts {
 		kinds = append(kinds, l.Kind)

@@ -110,7 +110,7 @@ func (r *Run) transfers() (up, again, down float64) {
 	for l := range r.Layouts {
 		down += float64(r.GradElems(l) * r.GradBytes())
 	}
-	rounds := float64(r.rounds())
+	rounds := float64(r.StepRounds())
 	return rounds*up + float64(r.RowBytes(r.Limits.UniqueIDs)), rounds*again + (rounds-1)*down, rounds * down
 }
 

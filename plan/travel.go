@@ -103,7 +103,7 @@ func (r *Run) travelGain(q Request, options []saveOption) float64 {
 	for _, v := range r.views() {
 		room += v.SpillBytes()
 	}
-	return min(again, perByte*float64(r.rounds())*float64(max(0, room)))
+	return min(again, perByte*float64(r.StepRounds())*float64(max(0, room)))
 }
 
 // send lets blocks keep as much on the device as fits beside the slots. What the other blocks keep at the given level
@@ -170,7 +170,7 @@ func (r *Run) TravelWords() string {
 		return ""
 	}
 	return fmt.Sprintf("%s of %d of %d micro-batches%s in blocks %s, through %d slots of %s on the device",
-		level, r.Spec.KeptOf.N, r.Spec.KeptOf.Of, also(r.rounds() > 1, " of a round"), series(blocks), r.KeptSlots*r.Lanes(), human.Bytes(r.KeptSlotBytes()))
+		level, r.Spec.KeptOf.N, r.Spec.KeptOf.Of, also(r.StepRounds() > 1, " of a round"), series(blocks), r.KeptSlots*r.Lanes(), human.Bytes(r.KeptSlotBytes()))
 }
 
 // TravelSpares returns the FLOPs of a step that the backward need not compute again because the results travel.

@@ -77,7 +77,9 @@ func (r *Run) poolSlabBytes() (most int64) {
 // mayWaitOnDisks reports whether gradients can wait for the norm on disk. They cannot without
 // clipping, nor with several ranks, which exchange gradients first and each keep only the sums of
 // their shares, nor in rounds, which add to the sums again.
-func (r *Run) mayWaitOnDisks() bool { return !r.SlabsAreCredits() && !r.gradsStay && r.rounds() == 1 }
+func (r *Run) mayWaitOnDisks() bool {
+	return !r.SlabsAreCredits() && !r.gradsStay && r.StepRounds() == 1
+}
 
 // putGradsOnDisk moves the gradients of the given layers to disk. It returns the host memory in bytes that this saves.
 // State slots grow at the same time, which the result does not count.

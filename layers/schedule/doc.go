@@ -2,8 +2,8 @@
 // or parts of layers, their launches, and the times when weights and activations come and go.
 //
 // A step's program goes forward through the embedding and all blocks. The head goes forward and backward at once. Then
-// blocks and embedding go backward. All micro-batches pass through one visit before the next visit begins, so a layer's
-// weights travel once for all of them.
+// blocks and embedding go backward. All micro-batches of a round pass through one visit before the next visit begins, so a
+// layer's weights travel once for all of them. Most steps have one round.
 //
 //   - Zigzag: each visit takes the micro-batches in the reverse order of the previous visit. So the activations
 //     computed last are read first.

@@ -72,6 +72,7 @@ type Spec struct {
 	KeptSlots       int   // for what visits with Keeps leave for the backward
 	Kept            Share // the micro-batches of a round for which they do
 	Rounds          int   // rounds of a step; 0: one
+	PerRound        int   // micro-batches that a round has room for: steps with few of them have fewer rounds; 0: no limit
 	Eval            bool  // an evaluation pass, without gradients
 	Lane            []int // by layer: its lane; nil: all on lane 0
 	Again           bool  // another pass of the same evaluation follows, with the same weights

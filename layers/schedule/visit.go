@@ -15,7 +15,7 @@ type Layer struct {
 	Forward, Backward, Evaluate []Visit
 }
 
-// Visit is one stay of a layer or a part of it on the device. All micro-batches go through it.
+// Visit is one stay of a layer or a part of it on the device. All micro-batches of a round go through it.
 type Visit struct {
 	Phase Phase
 	Layer int

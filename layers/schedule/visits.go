@@ -43,7 +43,11 @@ func (s Spec) visits(n int) []Visit {
 
 // rounds returns the number of rounds of a pass over n micro-batches. Every round has at least one.
 func (s Spec) rounds(n int) int {
-	return max(1, min(s.Rounds, n))
+	most := n
+	if s.PerRound > 0 {
+		most = (n + s.PerRound - 1) / s.PerRound
+	}
+	return max(1, min(s.Rounds, most))
 }
 
 // Round returns the first of n micro-batches that a round takes, and the first that it no longer takes.

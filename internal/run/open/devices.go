@@ -69,6 +69,8 @@ func (p *choosing) weighDevices(m *rates.Machine) (err error) {
 	case m != nil && p.Config.DeviceRates != "auto":
 		return p.Config.Errorf("device_rates", "device_rates: --gpu names the rates to predict with: leave out one of the two, or give --device-rates auto")
 	case m != nil:
+	case p.Lanes <= 1:
+		m = p.ratesOfOne(names)
 	case p.Config.DeviceRates != "auto":
 		if m, err = rates.Find(p.Config.DeviceRates); err != nil {
 			return p.Config.Errorf("device_rates", "device_rates: %w", err)
@@ -76,8 +78,6 @@ func (p *choosing) weighDevices(m *rates.Machine) (err error) {
 		if n := 1 + len(m.More); n > 1 && n != p.Lanes {
 			return p.Config.Errorf("device_rates", "device_rates: rates of %d devices, and the run has %d: give those of each", n, p.Lanes)
 		}
-	case p.Lanes <= 1:
-		m, _ = rates.Find(strings.Join(names, ",")) // the plan has rates of a common device
 	case distinct > 1:
 		if m, err = rates.Find(strings.Join(names, ",")); err != nil {
 			p.note("layers are shared out as if all devices were as fast: %v; device_rates says how fast each is", err)
@@ -101,6 +101,19 @@ func (p *choosing) weighDevices(m *rates.Machine) (err error) {
 		p.Paces = append(p.Paces, plan.Pace{FLOPs: flops, Link: link})
 	}
 	return nil
+}
+
+// ratesOfOne returns the rates of the only device: those of device_rates if they are of one device, or mt's profile of a
+// device with one of these names; nil: neither is known, and the plan takes the rates of a common device.
+func (p *choosing) ratesOfOne(names []string) *rates.Machine {
+	if m, err := rates.Find(p.Config.DeviceRates); err == nil && len(m.More) == 0 {
+		return m
+	}
+	m, err := rates.Find(strings.Join(names, ","))
+	if err != nil {
+		return nil
+	}
+	return m
 }
 
 // checkNumbered returns an error if devices lists GPU numbers and the device is the CPU.

@@ -142,3 +142,28 @@ func refused(t *testing.T, err error, usage bool, want ...string) {
 		}
 	}
 }
+
+// TestRatesOfOneDevice: one device has the rates of device_rates or of its profile. Rates of several devices, and a name
+// that nobody knows, leave it without, and are no error.
+func TestRatesOfOneDevice(t *testing.T) {
+	for _, tc := range []struct {
+		key, name string
+		flops     float64 // TFLOP/s; 0: unknown
+	}{
+		{"auto", "NVIDIA GeForce RTX 4090", 149},
+		{"rtx-3090", "NVIDIA GeForce RTX 4090", 64},
+		{"rtx-4090,rtx-3090", "NVIDIA GeForce RTX 4090", 149},
+		{"gone.json", "NVIDIA Q1", 0},
+	} {
+		j := &choosing{opening: &opening{Inputs: Inputs{Config: config.Default(), Lanes: 1, Devices: []device.Device{named{name: tc.name}}}}}
+		j.Config.ComputeDType, j.Config.DeviceRates = "bf16", tc.key
+		testkit.NoError(t, j.weighDevices(nil))
+		flops := 0.0
+		if len(j.Paces) == 1 {
+			flops = j.Paces[0].FLOPs / 1e12
+		}
+		if math.Abs(flops-tc.flops) > 10 || j.DevicesDiffer {
+			t.Errorf("device_rates %s on %s: %g TFLOP/s, want %g", tc.key, tc.name, flops, tc.flops)
+		}
+	}
+}

@@ -145,7 +145,7 @@ func Show(run *save.Output, w io.Writer, asJSON bool, o Outlook) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		out := map[string]any{"memory": t, "disk": d, "max_steps": known(run.Config.MaxSteps), "rows_per_step": run.Config.RowsPerStep(), "row_tokens": run.RowTokens(),
-			"rows": nil, "recompute_keeps": run.Plan.Spec.Keep.String(), "kept_by_layer": run.Plan.KeptByLayer(), "rounds": max(1, run.Plan.Rounds), "pipeline": run.Plan.Depths,
+			"rows": nil, "recompute_keeps": run.Plan.Spec.Keep.String(), "kept_by_layer": run.Plan.KeptByLayer(), "rounds": run.Plan.StepRounds(), "pipeline": run.Plan.Depths,
 			"micro_batch_tokens": run.Config.Pipeline.MicroBatchTokens, "head_shards": run.Plan.Spec.Shards(), "experts": run.Plan.ExpertTraffic(), "lanes": run.Plan.Lane, "head_lanes": run.Plan.Spec.HeadLanes, "passing": known(passing), "bound": o.bound, "reference_pass": o.pass,
 			"prediction": o.prediction, "spared_seconds": o.spared, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep, "scaling": o.scaling, "hosting": o.hosting, "ranks": known(run.Plan.Ranks),
 			"device": run.Config.Device, "compute_dtype": run.Config.ComputeDType, "grad_dtype": run.Config.GradDType, "master_dtype": run.Config.MasterDType, "attention": known(run.AttentionWords(run.Plan.Spec.Chooses() != nil))}

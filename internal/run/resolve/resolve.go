@@ -157,7 +157,7 @@ func (r *resolving) recordResolved() {
 	c.Pipeline = config.Pipeline{WeightSlots: d.WeightSlots, GradBuffers: d.GradBuffers, ActivationSlots: d.ActivationSlots,
 		BatchesAhead: d.BatchesAhead, GradSlabs: c.Pipeline.GradSlabs, ExchangeBuffers: d.ExchangeBuffers, GathersAhead: d.GathersAhead, StateSlots: cmp.Or(d.StateSlots, c.Pipeline.StateSlots),
 		MatrixBuffers: cmp.Or(d.MatrixBuffers, c.Pipeline.MatrixBuffers), MicroBatchTokens: c.Pipeline.MicroBatchTokens,
-		ChunkTokens: p.Spec.ChunkTokens, HeadShards: p.Spec.Shards(), Rounds: max(1, p.Rounds)}
+		ChunkTokens: p.Spec.ChunkTokens, HeadShards: p.Spec.Shards(), Rounds: p.StepRounds()}
 	if p.SlabsAreCredits() {
 		c.Pipeline.GradSlabs = d.GradSlabs
 	}
@@ -246,6 +246,7 @@ func (r *resolving) noteNumerics(q plan.Request) {
 	add("pipeline.micro_batch_tokens", r.Plan.Limits.MicroBatchTokens, roomy.Limits.MicroBatchTokens)
 	add("pipeline.chunk_tokens", r.Plan.Spec.ChunkTokens, roomy.Spec.ChunkTokens)
 	add("pipeline.head_shards", r.Plan.Spec.Shards(), roomy.Spec.Shards())
+	add("micro_batch_order", r.Plan.Order.String(), roomy.Order.String())
 	add("grad_dtype", gradType(r.Plan), gradType(roomy))
 	if len(differ) > 0 {
 		r.note("this host_memory decides settings that the last bits of sums depend on; a run with room for everything has %s; give these keys to both runs for the same bits", strings.Join(differ, ", "))

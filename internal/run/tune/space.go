@@ -92,7 +92,7 @@ func spaceOf(start *plan.Run, newBits bool) []dimension {
 // sameBits reports whether the plans a and b add the same numbers in the same order, so that training gives the same
 // bits.
 func sameBits(a, b *plan.Run) bool {
-	return a.Limits.MicroBatchTokens == b.Limits.MicroBatchTokens && a.GradBF16 == b.GradBF16 && a.Spec.ChunkTokens == b.Spec.ChunkTokens &&
+	return a.Order == b.Order && a.Limits.MicroBatchTokens == b.Limits.MicroBatchTokens && a.GradBF16 == b.GradBF16 && a.Spec.ChunkTokens == b.Spec.ChunkTokens &&
 		a.Spec.HeadChunk == b.Spec.HeadChunk && a.Spec.Shards() == b.Spec.Shards()
 }
 
