@@ -78,7 +78,7 @@ func (r *Run) poolSlabBytes() (most int64) {
 // clipping, nor with several ranks, which exchange gradients first and each keep only the sums of
 // their shares, nor in rounds, which add to the sums again.
 func (r *Run) mayWaitOnDisks() bool {
-	return !r.SlabsAreCredits() && !r.gradsStay && r.StepRounds() == 1
+	return !r.SlabsAreCredits() && !r.gradsStay && r.Rounds <= 1
 }
 
 // putGradsOnDisk moves the gradients of the given layers to disk. It returns the host memory in bytes that this saves.
