@@ -213,6 +213,24 @@ func (c *computeCore) ready(p *Pass) bool {
 	return false
 }
 
+// hasBuffer reports whether visit v, which makes a gradient and has no buffer yet, can have one.
+func (c *computeCore) hasBuffer(v schedule.Visit) bool {
+	if v.Resumes {
+		return len(c.resumed) > 0 && c.resumed[0].fetched
+	}
+	return len(c.gradFree) > 0
+}
+
+// takeBuffer returns the gradient buffer for visit v, for which hasBuffer is true.
+func (c *computeCore) takeBuffer(v schedule.Visit) (buf int) {
+	if v.Resumes {
+		buf, c.resumed = c.resumed[0].buf, c.resumed[1:]
+		return buf
+	}
+	buf, c.gradFree = c.gradFree[0], c.gradFree[1:]
+	return buf
+}
+
 // clear reports whether all hooks have the inputs that they need for v. If one lacks an input, clear stores the cause
 // in c.blocked.
 func (c *computeCore) clear(p *Pass, v schedule.Visit) bool {

@@ -27,8 +27,8 @@ func (GradLanded) isMessage()           {}
 func (GradMeasured) isMessage()         {}
 func (GradNotFinite) isMessage()        {}
 func (GradSumFetched) isMessage()       {}
+func (GradSumWanted) isMessage()        {}
 func (GradSummed) isMessage()           {}
-func (GradWanted) isMessage()           {}
 func (GradsWanted) isMessage()          {}
 func (LaunchPassed) isMessage()         {}
 func (LayerFetched) isMessage()         {}

@@ -156,9 +156,9 @@ type GradComputed struct {
 // GradSummed tells Compute that the gradient of a tile, summed over the rounds so far, is in the layer's slab.
 type GradSummed struct{ Tile int }
 
-// GradWanted asks the Prefetcher for the sum of a tile's gradient over the rounds so far, in gradient buffer Buf. IDs is
+// GradSumWanted asks the Prefetcher for the sum of a tile's gradient over the rounds so far, in gradient buffer Buf. IDs is
 // the number of unique token ids in the batch.
-type GradWanted struct{ Step, Layer, Part, Tile, Buf, IDs int }
+type GradSumWanted struct{ Step, Layer, Part, Tile, Buf, IDs int }
 
 // GradSumFetched tells Compute that the copy of a sum into gradient buffer Buf is enqueued.
 type GradSumFetched struct{ Buf int }

@@ -22,7 +22,7 @@ type worldConfig struct {
 	head                 []int // by part of the head: its lane; nil: that of the head
 	kept                 int   // slots for what blocks keep; 0: it has memory of its own
 	keptOf               schedule.Share
-	rounds               int   // rounds of a step; 0: one
+	perRound             int   // the most micro-batches of a round; 0: all are in one
 	onHost               bool  // activation slots are in host memory, one for each activation
 	reaches              int64 // bit 4a+b: the device of lane a reaches that of lane b
 	depths               plan.Depths
@@ -182,7 +182,7 @@ func randomConfig(seed int64) worldConfig {
 		c.keptOf = schedule.Share{N: 1 + r.Intn(c.micro), Of: c.micro}
 	}
 	if c.clip > 0 && c.ranks == 0 && c.experts == 0 && c.gradOnDisk == nil && !c.onHost {
-		c.rounds = 1 + r.Intn(4)
+		c.perRound = 1 + r.Intn(2)
 	}
 	if c.lane != nil && c.headShards > 1 && c.clip > 0 && c.ranks == 0 && !c.onHost && r.Intn(3) > 0 {
 		c.head = drawParts(r, c.headShards, c.lane)

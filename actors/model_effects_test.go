@@ -212,10 +212,9 @@ func (w *world) landing(e work, l *laneWorld) func() []send {
 		sum := l.buffers[d.Buf]
 		return func() []send {
 			l.sums[d.Tile] = sum
-			if _, partial := e.done0().(GradSummed); partial {
-				return e.completed(nil)
+			if !partial(e) {
+				w.land(d, e.done != nil, l)
 			}
-			w.land(d, e.done != nil, l)
 			return e.completed(nil)
 		}
 	case offloadRouting:
@@ -429,12 +428,13 @@ func (w *world) sum(d enqueue, v schedule.Visit, on *laneWorld) {
 	}
 }
 
-// done0 returns the first message that is sent when the work is done; nil: none.
-func (e work) done0() message {
+// partial reports whether a later round adds to the gradient that e copies to the host.
+func partial(e work) bool {
 	if len(e.done) == 0 {
-		return nil
+		return false
 	}
-	return e.done[0].msg
+	_, is := e.done[0].msg.(GradSummed)
+	return is
 }
 
 // order checks the visits of a layer with experts: router, then experts, then the combination of

@@ -62,7 +62,7 @@ func TestRanksFailInAnyOrder(t *testing.T) {
 		if cfg.head != nil { // several ranks keep the head on one lane
 			cfg.lane, cfg.head, cfg.reaches = nil, nil, 0
 		}
-		cfg.ranks, cfg.rounds, cfg.weightsOnDisk, cfg.gradOnDisk, cfg.links, cfg.steps, cfg.pauseAfter, cfg.enoughAt = 2+int(seed)%2, 0, nil, nil, false, 6, 0, 0
+		cfg.ranks, cfg.perRound, cfg.weightsOnDisk, cfg.gradOnDisk, cfg.links, cfg.steps, cfg.pauseAfter, cfg.enoughAt = 2+int(seed)%2, 0, nil, nil, false, 6, 0, 0
 		cfg.depths.ExchangeBuffers, cfg.depths.GathersAhead, cfg.depths.GradSlabs = 1+int(seed/2)%2, 1+int(seed/4)%2, max(2, cfg.depths.GradSlabs)
 		wantStep, wantFinite := 0, 0
 		if cfg.skip = nil; cfg.clip == 0 && seed%2 == 0 {

@@ -128,7 +128,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	if cfg.lane != nil {
 		spec.Order = schedule.Lanes
 	}
-	spec.Rounds = cfg.rounds
+	spec.PerRound = cfg.perRound
 	if spec.KeptSlots, spec.Kept = cfg.kept, cfg.keptOf; cfg.kept > 0 {
 		plan.Keeping(spec.Layers, func(l int) bool { return cfg.kinds()[l].BeginsBlock() })
 	}

@@ -1,13 +1,9 @@
 package actors
 
-import (
-	"mt/layers/schedule"
-)
-
 // This file has what a step in several rounds adds (plan.Run.Rounds). A gradient is then the sum over all rounds. After
 // each round but the last, the sum lands in the layer's slab and goes no further (GradSummed). Before the layer's
-// backward of the next round, the Prefetcher copies it back into a gradient buffer, to which the launches add. So
-// the order of additions is that of a step in one round.
+// backward of the next round, the Prefetcher copies the sum back into a gradient buffer, to which the launches add. The
+// additions have the same order as in one round.
 
 // resumption is a gradient buffer of Compute that a later visit needs with the sum of the rounds so far.
 type resumption struct {
@@ -39,7 +35,7 @@ func (c *computeCore) resume(p *Pass) (out []effect) {
 		c.gradFree = c.gradFree[1:]
 		delete(c.summed, visit.Tile)
 		c.resumed = append(c.resumed, resumption{visit: v, buf: buf})
-		out = append(out, send{c.lane.prefetcher(), GradWanted{Step: p.Step, Layer: visit.Layer, Part: visit.Part, Tile: visit.Tile, Buf: buf, IDs: len(p.Batch.UniqueIDs)}})
+		out = append(out, send{c.lane.prefetcher(), GradSumWanted{Step: p.Step, Layer: visit.Layer, Part: visit.Part, Tile: visit.Tile, Buf: buf, IDs: len(p.Batch.UniqueIDs)}})
 	}
 	return out
 }
@@ -53,30 +49,12 @@ func (c *computeCore) fetchedSum(buf int) {
 	}
 }
 
-// hasBuffer reports whether visit v, which makes a gradient and has no buffer yet, can have one.
-func (c *computeCore) hasBuffer(v schedule.Visit) bool {
-	if v.Resumes {
-		return len(c.resumed) > 0 && c.resumed[0].fetched
-	}
-	return len(c.gradFree) > 0
-}
-
-// takeBuffer returns the gradient buffer for visit v, for which hasBuffer is true.
-func (c *computeCore) takeBuffer(v schedule.Visit) (buf int) {
-	if v.Resumes {
-		buf, c.resumed = c.resumed[0].buf, c.resumed[1:]
-		return buf
-	}
-	buf, c.gradFree = c.gradFree[0], c.gradFree[1:]
-	return buf
-}
-
 // gradServer is the server of gradient buffers that Compute has taken for sums of earlier rounds. It fills a buffer when
 // Compute asks for it.
 type gradServer struct{ lane laneID }
 
 func (x gradServer) take(msg message) ([]effect, bool) {
-	m, ok := msg.(GradWanted)
+	m, ok := msg.(GradSumWanted)
 	if !ok {
 		return nil, false
 	}
@@ -89,7 +67,7 @@ func (gradServer) served(*prefetchState) bool { return true }
 
 // fetchGradSum is the task of enqueuing, on the h2d stream, the copy of a tile's gradient from its layer's slab into a
 // gradient buffer. It then records the buffer's ready event.
-type fetchGradSum struct{ GradWanted }
+type fetchGradSum struct{ GradSumWanted }
 
 func (e fetchGradSum) start(r *lane, _ work) error {
 	defer r.copying(r.h2d, e).end()

@@ -41,8 +41,8 @@ type Request struct {
 	AnyOrder         bool // the run may have another order
 	Rounds           int  // rounds of a step
 	Devices          int  // number of lanes; 0: one
-	// Paces and LaneMemory have, by lane, the rates and the memory budget in bytes (0: no limit) if devices differ, and
-	// Paces also of one device. nil: all devices are alike, with budget DeviceMemory. If devices differ, DeviceMemory is the smallest budget.
+	// Paces and LaneMemory have, by lane, the rates and the memory budget in bytes (0: no limit) if devices differ.
+	// One device has Paces if its rates are known. nil: all devices are alike, with budget DeviceMemory. If devices differ, DeviceMemory is the smallest budget.
 	Paces      []Pace
 	LaneMemory []int64
 	// Lane is the assignment of layers to lanes that the run recorded when it began; nil: make one.

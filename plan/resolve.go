@@ -147,7 +147,9 @@ func choose(q Request) (*Run, error) {
 	_ = r.fits(q) // final choice of data on disk: deeper buffers, which follow, do not justify more reads from disk
 	r.tiered = true
 	if auto(q.Recompute) && !r.Spec.OnHost && !r.EvalOnly {
-		r.chooseRounds(q)
+		open := *r
+		r.chooseKept(q)
+		r.chooseRounds(q, open)
 	}
 	if q.Depths.ActivationSlots == 0 && !r.Spec.OnHost {
 		r.raise(q, &r.Depths.ActivationSlots, r.allActivations())

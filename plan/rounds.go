@@ -18,12 +18,17 @@ import (
 // roundsWorth is the least share of a step that rounds must save, because they use the link and host memory.
 const roundsWorth = 0.02
 
-// StepRounds returns the number of rounds of a full step.
-func (r *Run) StepRounds() int { return max(1, min(r.Rounds, r.Limits.MicroBatches)) }
+// StepRounds returns the number of rounds of a full step. It may be less than Rounds: 4 micro-batches in 3 rounds need
+// the memory of 2 rounds.
+func (r *Run) StepRounds() int {
+	return schedule.Spec{PerRound: r.roundMicroBatches()}.Rounds(r.Limits.MicroBatches)
+}
 
-// roundMicroBatches returns the number of micro-batches in the largest round.
+// roundMicroBatches returns the most micro-batches of a round.
 func (r *Run) roundMicroBatches() int {
-	return (r.Limits.MicroBatches + r.StepRounds() - 1) / r.StepRounds()
+	n := r.Limits.MicroBatches
+	rounds := max(1, min(r.Rounds, n))
+	return (n + rounds - 1) / rounds
 }
 
 // roundTokens returns the most tokens of a round.
@@ -39,7 +44,11 @@ func (r *Run) RoundWords() string {
 	if r.StepRounds() == 1 {
 		return ""
 	}
-	return fmt.Sprintf("%d rounds of %d micro-batches, each forward and backward through all layers", r.StepRounds(), r.roundMicroBatches())
+	of := fmt.Sprintf("%d micro-batches", r.roundMicroBatches())
+	if r.roundMicroBatches() == 1 {
+		of = "1 micro-batch"
+	}
+	return fmt.Sprintf("%d rounds of %s, each forward and backward through all layers", r.StepRounds(), of)
 }
 
 // oneRound returns why the requested run can have only one round; "": it can have several.
@@ -55,7 +64,7 @@ func (r *Run) oneRound(q Request) string {
 		{q.HiddenStates == "host", "hidden states are on the host"},
 		{q.GradDType == "bf16" || r.GradBF16 && q.Rounds <= 1, "sums of grad_dtype: bf16 would be rounded in each round"},
 		{r.Experts > 0, "experts see all tokens of a step at once"},
-		{!q.Preference.None(), "pairs of answers"},
+		{!q.Preference.None(), "training on pairs of answers is not tested in rounds"},
 		{r.GradOnDisk != nil, "gradients wait on disks"},
 	} {
 		if x.is {
@@ -83,17 +92,15 @@ func (r *Run) setRounds(n int) {
 	}
 }
 
-// chooseRounds chooses what blocks keep for the backward and, unless the request does, the number of rounds: the one with
-// the shortest step.
-func (r *Run) chooseRounds(q Request) {
-	one := *r
-	r.chooseKept(q)
+// chooseRounds chooses the number of rounds with the shortest step, unless the request does. The argument open is the
+// plan before the choice of what blocks keep.
+func (r *Run) chooseRounds(q Request, open Run) {
 	if q.Rounds > 0 || r.OneMemory || r.StateOnDisk != nil || r.oneRound(q) != "" {
 		return
 	}
 	best := r.stepSeconds(r.saveOptions()) * (1 - roundsWorth)
 	for n := 1; n < r.Limits.MicroBatches; n *= 2 { // micro-batches in a round
-		v := one
+		v := open
 		v.setRounds((r.Limits.MicroBatches + n - 1) / n)
 		v.raiseBuffers(q)
 		v.chooseKept(q)
@@ -133,11 +140,4 @@ func (r *Run) moreBuffers(n int) int {
 		return n
 	}
 	return 0
-}
-
-// chooseKept chooses what blocks keep for the backward, on the device and on the host.
-func (r *Run) chooseKept(q Request) {
-	options := r.saveOptions()
-	r.chooseSaved(q, options)
-	r.chooseTravel(q, options)
 }

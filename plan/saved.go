@@ -90,6 +90,13 @@ const spillWorth = 0.01
 // activation. Each costs one prediction of a step's time.
 const spillTries = 8
 
+// chooseKept chooses what blocks keep for the backward, on the device and on the host.
+func (r *Run) chooseKept(q Request) {
+	options := r.saveOptions()
+	r.chooseSaved(q, options)
+	r.chooseTravel(q, options)
+}
+
 // chooseSaved chooses the level of every block, and the number of activation slots if the request leaves it open. With
 // fewer slots, more inputs of layers spill to the host, and the freed memory lets blocks keep more tensors. So
 // chooseSaved predicts the time of a step for several numbers of slots, and takes the shortest. A step with spills must
@@ -300,13 +307,13 @@ func (r *Run) margin() float64 {
 }
 
 // stepSeconds estimates the time of a step on the busiest lane. Forward and backward each take the maximum of
-// computation and copies in one direction. Updates run beside the forward of the first round. What a block keeps travels while that block computes, so where its copies take
-// longer than the block, the rest is added.
+// computation and copies in one direction. Updates run beside the forward of the first round. The tensors that a block
+// keeps travel while this block computes; where their copies take longer, the rest is added.
 func (r *Run) stepSeconds(options []saveOption) (most float64) {
+	rounds, gradients := float64(r.StepRounds()), r.Gradients()
 	for lane, v := range r.views() {
 		pace, inBlock := r.pace(lane), make([]float64, r.Spec.Config.Blocks())
 		var computes, again, tiles, grads, updates float64
-		gradients := r.Gradients()
 		for l, seconds := range r.weights(pace) {
 			share := float64(v.tilesOf(l)) / float64(r.tilesOf(l))
 			computes += share * seconds
@@ -317,7 +324,6 @@ func (r *Run) stepSeconds(options []saveOption) (most float64) {
 				inBlock[r.Layouts[l].Block] += seconds
 			}
 		}
-		rounds := float64(r.StepRounds())
 		spills := rounds * spillMargin * float64(v.spilled()) * float64(r.Limits.Tokens) / float64(r.Limits.MicroBatches) * float64(r.ActivationBytes(1))
 		each, late := spills/float64(max(1, len(options))), [2]float64{} // in forward and backward
 		for _, o := range options {

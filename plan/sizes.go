@@ -65,7 +65,7 @@ type Run struct {
 	// KeptSlots is the number of slots on each device through which what blocks keep travels to the host and back
 	// (Spec.KeptOnHost).
 	KeptSlots int
-	// Rounds is the number of rounds of a step: each takes some of the micro-batches forward and backward; 0: one.
+	// Rounds is the most rounds of a step: each takes some of the micro-batches forward and backward; 0: one.
 	Rounds int
 	// Lane has the lane of each layer, for a head that of part 0 (Spec.HeadLanes has the others'); nil: one lane.
 	Lane []int
@@ -226,7 +226,7 @@ func (r *Run) slotBytes() (n int64) {
 // Schedule returns the description of a training step from which package schedule makes the
 // programs of all lanes.
 func (r *Run) Schedule() schedule.Spec {
-	s := schedule.Spec{Order: r.Order, Lane: r.Lane, OnDemand: r.OnDemand, WeightSlots: r.Depths.WeightSlots, ActivationSlots: r.Depths.ActivationSlots, KeptSlots: r.KeptSlots, Kept: r.Spec.KeptOf, Rounds: r.Rounds, PerRound: r.roundMicroBatches()}
+	s := schedule.Spec{Order: r.Order, Lane: r.Lane, OnDemand: r.OnDemand, WeightSlots: r.Depths.WeightSlots, ActivationSlots: r.Depths.ActivationSlots, KeptSlots: r.KeptSlots, Kept: r.Spec.KeptOf, PerRound: r.roundMicroBatches()}
 	var kinds []model.LayerKind
 	for _, l := range r.Layouts {
 		kinds = append(kinds, l.Kind)

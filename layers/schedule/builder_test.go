@@ -42,8 +42,8 @@ func TestProgramsOfLanes(t *testing.T) {
 	for seed := range int64(600) {
 		r := rand.New(rand.NewSource(seed))
 		s := Spec{Order: Lanes, Layers: dense(2+r.Intn(5), 1+r.Intn(3)), WeightSlots: 1 + r.Intn(3), ActivationSlots: 3 + r.Intn(6), Eval: r.Intn(3) == 0}
-		if s.Rounds = 1 + r.Intn(3); r.Intn(3) == 0 {
-			s.Layers, s.Rounds = withExperts(1+r.Intn(2), 2), 0
+		if s.PerRound = r.Intn(4); r.Intn(3) == 0 {
+			s.Layers, s.PerRound = withExperts(1+r.Intn(2), 2), 0
 		}
 		s.Lane = drawLanes(r, len(s.Layers), 1+r.Intn(4))
 		if r.Intn(2) == 0 {

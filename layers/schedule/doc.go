@@ -9,7 +9,7 @@
 //     computed last are read first.
 //   - Lanes: all visits take the micro-batches in one order, so micro-batches follow each other from device to device.
 //
-// A step may have rounds (Spec.Rounds). Each takes some of the micro-batches forward and backward through all layers. All
+// A step may have rounds (Spec.PerRound). Each takes some of the micro-batches forward and backward through all layers. All
 // rounds but the first continue the sums of gradients (Visit.Resumes).
 //
 // A head in parts (pipeline.head_shards) streams ranges of the vocabulary like blocks. One sweep over all ranges
@@ -17,7 +17,7 @@
 // slots. With several lanes the ranges may be on different lanes (Layer.Lanes). Each lane passes a copy of the head's
 // input, and the sums over the ranges so far, to the next.
 //
-// What layers keep for their backward can have slots of its own, for a share of the micro-batches (Spec.Kept). From there
+// Tensors that layers keep for their backward can have slots of their own, for a share of the micro-batches (Spec.Kept). From there
 // it spills to the host and comes back.
 //
 // Residency follows Belady's rule on the known sequence (residency.go). It depends on the layers, the sizes of the

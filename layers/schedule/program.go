@@ -71,8 +71,7 @@ type Spec struct {
 	ActivationSlots int
 	KeptSlots       int   // for what visits with Keeps leave for the backward
 	Kept            Share // the micro-batches of a round for which they do
-	Rounds          int   // rounds of a step; 0: one
-	PerRound        int   // micro-batches that a round has room for: steps with few of them have fewer rounds; 0: no limit
+	PerRound        int   // the most micro-batches of a round; 0: all are in one
 	Eval            bool  // an evaluation pass, without gradients
 	Lane            []int // by layer: its lane; nil: all on lane 0
 	Again           bool  // another pass of the same evaluation follows, with the same weights
@@ -160,10 +159,10 @@ func Programs(s Spec, tokens []int) ([]*Program, error) {
 }
 
 // finishReleases completes the plan of when objects leave their slots. It decides which objects are
-// copied to another lane, and where each spilled object lies on the host. Micro-batches with one index in
-// their rounds (inRound) share places, whose size in tokens is sizes of the index. When an object on the
-// host is no longer used, the next object with this index reuses its place. That is safe, because the last
-// launch that uses the old object precedes the copy that overwrites it.
+// copied to another lane, and where each spilled object lies on the host. inRound has, by micro-batch, its
+// index in its round. Micro-batches with the same index share places; sizes has, by index, the tokens of a
+// place. When an object on the host is no longer used, the next object with this index reuses its place. That
+// is safe, because the last launch that uses the old object precedes the copy that overwrites it.
 func (p *Program) finishReleases(uses []use, inRound, sizes []int) {
 	last := make([]int, len(p.Objects)) // launch; of kept tensors it is not asked
 	for _, u := range uses {

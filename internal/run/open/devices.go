@@ -103,8 +103,8 @@ func (p *choosing) weighDevices(m *rates.Machine) (err error) {
 	return nil
 }
 
-// ratesOfOne returns the rates of the only device: those of device_rates if they are of one device, or mt's profile of a
-// device with one of these names; nil: neither is known, and the plan takes the rates of a common device.
+// ratesOfOne returns the rates of a run's only device. The key device_rates counts if it names one device, otherwise mt's
+// profile of the device. nil: mt has none, and the plan takes the rates of a common device. names has the device's name.
 func (p *choosing) ratesOfOne(names []string) *rates.Machine {
 	if m, err := rates.Find(p.Config.DeviceRates); err == nil && len(m.More) == 0 {
 		return m

@@ -152,7 +152,7 @@ func TestRatesOfOneDevice(t *testing.T) {
 	}{
 		{"auto", "NVIDIA GeForce RTX 4090", 149},
 		{"rtx-3090", "NVIDIA GeForce RTX 4090", 64},
-		{"rtx-4090,rtx-3090", "NVIDIA GeForce RTX 4090", 149},
+		{"rtx-4090,rtx-3090", "NVIDIA GeForce RTX 3090", 64},
 		{"gone.json", "NVIDIA Q1", 0},
 	} {
 		j := &choosing{opening: &opening{Inputs: Inputs{Config: config.Default(), Lanes: 1, Devices: []device.Device{named{name: tc.name}}}}}

@@ -144,6 +144,10 @@ func TestSameBits(t *testing.T) {
 			t.Errorf("new bits %v: %d of %d plans have them", newBits, others, len(found))
 		}
 	}
+	other := *start
+	if other.Order++; sameBits(&other, start) {
+		t.Error("another order of micro-batches counts as the same bits")
+	}
 	k := trials.Asked()
 	k.MicroBatchTokens = 512
 	predict, _ := predictor(trials, m, start, false)
