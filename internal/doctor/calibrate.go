@@ -153,24 +153,30 @@ func (r *calibration) launches(context.Context) error {
 	return nil
 }
 
-// products measures the rate of matrix products for each shape in the three forms that layers use. These are A·Bᵀ
-// (forward), A·B (input gradient) and Aᵀ·B accumulated in fp32 (weight gradient).
+// products measures the rate of matrix products for each linear layer, in the three forms that layers use. These are
+// A·Bᵀ (forward), A·B (input gradient) and Aᵀ·B accumulated in fp32 (weight gradient).
 func (r *calibration) products(ctx context.Context) error {
 	for _, dtype := range dtypes {
-		for _, s := range r.shapes.products {
-			for _, t := range [][2]bool{{false, true}, {false, false}, {true, false}} {
-				p := measure.Product{M: s[0], N: s[1], K: s[2], TransA: t[0], TransB: t[1], DType: dtype, Accumulate: t[0]}
+		for _, l := range r.shapes.linear {
+			for _, p := range []measure.Product{{M: l.tokens, N: l.out, K: l.in, TransB: true}, {M: l.tokens, N: l.in, K: l.out}, {M: l.out, N: l.in, K: l.tokens, TransA: true, Accumulate: true}} {
+				p.DType = dtype
 				took, err := r.m.Product(p)
 				if made, err := fits(ctx, err); err != nil {
 					return err
 				} else if made {
 					r.out.Device.Products[dtype.String()] = append(r.out.Device.Products[dtype.String()],
-						rates.Product{M: p.M, N: p.N, K: p.K, TransA: p.TransA, TransB: p.TransB, Rate: rates.Round(p.FLOPs() / took.Median / 1e12)})
+						rates.Product{M: p.M, N: p.N, K: p.K, TransA: p.TransA, TransB: p.TransB, Rate: r.rate(p.FLOPs(), took)})
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// rate returns the rate in TFLOP/s of an operation that took so long with its launch. Its cost adds the launch again
+// (rates.Costs). At most half of the time is taken for the launch, because the two are measured apart.
+func (r *calibration) rate(flops float64, took measure.Seconds) float64 {
+	return rates.Round(flops / max(took.Median-r.out.Device.Launch/1e6, took.Median/2) / 1e12)
 }
 
 // attention measures causal attention for every length and head dimension.
@@ -193,7 +199,7 @@ func (r *calibration) attention(ctx context.Context) error {
 				}
 				if made && both {
 					r.out.Device.Attention[dtype.String()] = append(r.out.Device.Attention[dtype.String()], rates.Attention{Length: length, Dim: dim,
-						Forward: rates.Round(a.FLOPs() / forward.Median / 1e12), Backward: rates.Round(b.FLOPs() / backward.Median / 1e12)})
+						Forward: r.rate(a.FLOPs(), forward), Backward: r.rate(b.FLOPs(), backward)})
 				}
 			}
 		}
@@ -347,12 +353,15 @@ func available() float64 {
 // dtypes are the activation dtypes of layers.
 var dtypes = []device.DType{device.BF16, device.F32}
 
+// linear is a linear layer: how many tokens it takes at once, and its inputs and outputs for each.
+type linear struct{ tokens, in, out int }
+
 // shapes are the shapes to measure.
 type shapes struct {
-	products   [][3]int // M, N, K
-	lengths    []int    // sequence lengths
-	dims       []int    // head dimensions
-	tokens     int      // minimum number of tokens for attention
+	linear     []linear
+	lengths    []int // sequence lengths
+	dims       []int // head dimensions
+	tokens     int   // minimum number of tokens for attention
 	operations [2][2]int
 	copies     int64    // bytes
 	params     [2]int64 // parameters of the updated layers
@@ -361,7 +370,7 @@ type shapes struct {
 }
 
 // shapesFor returns the shapes to measure on a kind of device. They range from small to large, since rates grow with
-// size. They include wide and deep ones, as in MLPs. small asks for tiny shapes for tests.
+// size. They include wide and deep layers, as in MLPs, and many tokens. small asks for tiny shapes for tests.
 func shapesFor(kind string, small bool) shapes {
 	s := shapes{lengths: []int{64, 256, 1024}, dims: []int{32, 64, 128}, tokens: 1024, operations: [2][2]int{{64, 128}, {2048, 256}}, copies: 64 << 20,
 		params: [2]int64{1 << 16, 16 << 20}, rows: [2]int{16, 4096}, file: 256 << 20}
@@ -376,7 +385,10 @@ func shapesFor(kind string, small bool) shapes {
 		s.params[1], sizes = 64<<20, []int{512, 2048, 4096, 8192}
 	}
 	for _, n := range sizes {
-		s.products = append(s.products, [3]int{n, n, n}, [3]int{n, 4 * n, n}, [3]int{n, n, 4 * n})
+		s.linear = append(s.linear, linear{n, n, n}, linear{n, n, 4 * n}, linear{n, 4 * n, n})
+		if n < sizes[len(sizes)-1] {
+			s.linear = append(s.linear, linear{4 * n, n, n}, linear{n, 4 * n, 4 * n})
+		}
 	}
 	return s
 }

@@ -190,14 +190,25 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestShapes: GPUs are measured with larger shapes than CPUs. Beside the largest square product, of
-// size n, there is a wide one (N = 4n) and a deep one (K = 4n), as in MLPs.
+// TestShapes: GPUs are measured with larger shapes than CPUs. Beside the largest layer with n tokens, inputs and outputs,
+// there is one with 4n outputs and one with 4n inputs, as in MLPs. Smaller ones also have many tokens, and few.
 func TestShapes(t *testing.T) {
 	for _, kind := range []string{"cpu", "cuda"} {
-		s := shapesFor(kind, false)
-		n := s.products[len(s.products)-1][0]
-		if !slices.Contains(s.products, [3]int{n, n, n}) || !slices.Contains(s.products, [3]int{n, 4 * n, n}) || !slices.Contains(s.products, [3]int{n, n, 4 * n}) || (kind == "cuda") != (n > 4096) {
-			t.Errorf("%s: %v", kind, s.products)
+		all := shapesFor(kind, false).linear
+		has := func(l linear) bool { return slices.Contains(all, l) }
+		n, few := all[len(all)-1].tokens, all[0].tokens
+		if !has(linear{n, n, n}) || !has(linear{n, n, 4 * n}) || !has(linear{n, 4 * n, n}) || !has(linear{4 * few, few, few}) || !has(linear{few, 4 * few, 4 * few}) || (kind == "cuda") != (n > 4096) {
+			t.Errorf("%s: %v", kind, all)
+		}
+	}
+}
+
+// TestRateWithoutLaunch: a rate does not include the launch, whose time the cost of an operation adds again.
+func TestRateWithoutLaunch(t *testing.T) {
+	r := calibration{out: &rates.Machine{Device: rates.Device{Launch: 20}}}
+	for took, want := range map[float64]float64{120e-6: 1, 30e-6: 20.0 / 3} {
+		if got := r.rate(1e8, measure.Seconds{Median: took}); math.Abs(got-want) > 1e-3 {
+			t.Errorf("1e8 FLOPs in %g s, 20 µs of them for the launch: %g TFLOP/s, want %g", took, got, want)
 		}
 	}
 }
