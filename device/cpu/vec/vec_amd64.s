@@ -1422,12 +1422,12 @@ done:
 	MOVSS         X1, ret+24(FP)
 	RET
 
-// func softmaxStripAVX512(x *float32, stride int, rows int, n int, most int, width int, scale float32, top *float32, sum *float32)
+// func softmaxStripAVX512(x *float32, stride int, rows int, n int, most int, width int, factor float32, top *float32, sum *float32)
 // Requires: AVX, AVX512F, AVX512VL, BMI2, CMOV, SSE
 TEXT ·softmaxStripAVX512(SB), NOSPLIT, $0-72
 	MOVQ         most+32(FP), AX
 	MOVQ         width+40(FP), CX
-	MOVSS        scale+48(FP), X0
+	MOVSS        factor+48(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         stride+8(FP), DX
 	VPXORD       Z1, Z1, Z1
@@ -1486,18 +1486,16 @@ maxDone:
 	INCQ          R8
 	DECQ          DI
 	JNE           maxima
-	VMOVUPS       cc2d00000<>+0(SB), Z2
-	VMOVUPS       c42b20000<>+0(SB), Z3
-	VMOVUPS       c3fb8aa3b<>+0(SB), Z4
-	VMOVUPS       c4b400000<>+0(SB), Z5
-	VMOVUPS       c3f317200<>+0(SB), Z6
-	VMOVUPS       c35bfbe8e<>+0(SB), Z7
-	VMOVUPS       c3f800000<>+0(SB), Z8
-	VMOVUPS       c3efffffe<>+0(SB), Z9
-	VMOVUPS       c3e2aaa49<>+0(SB), Z10
-	VMOVUPS       c3d2aac79<>+0(SB), Z11
-	VMOVUPS       c3c091d10<>+0(SB), Z12
-	VMOVUPS       c3ab511e8<>+0(SB), Z13
+	VMOVUPS       cc2fe0000<>+0(SB), Z2
+	VMOVUPS       c43000000<>+0(SB), Z3
+	VMOVUPS       c4b400000<>+0(SB), Z4
+	VMOVUPS       c3f800000<>+0(SB), Z5
+	VMOVUPS       c3f317218<>+0(SB), Z6
+	VMOVUPS       c3e75fdee<>+0(SB), Z7
+	VMOVUPS       c3d6357be<>+0(SB), Z8
+	VMOVUPS       c3c1d96f0<>+0(SB), Z9
+	VMOVUPS       c3aaf8417<>+0(SB), Z10
+	VMOVUPS       c3920b5a9<>+0(SB), Z11
 	MOVQ          x+0(FP), BX
 	MOVQ          top+56(FP), SI
 	MOVQ          sum+64(FP), DI
@@ -1511,68 +1509,64 @@ exponentials:
 	CMOVQLT      R10, R11
 	CMPQ         R11, AX
 	CMOVQGT      AX, R11
-	VBROADCASTSS (SI), Z14
-	VMOVAPS      Z1, Z15
+	VBROADCASTSS (SI), Z12
+	VMOVAPS      Z1, Z13
 	MOVQ         R11, R12
 	XORQ         R11, R11
 
 exp:
-	CMPQ         R12, $0x00000010
-	JL           expTail
-	VMOVUPS      (BX)(R11*1), Z16
-	VFMSUB213PS  Z14, Z0, Z16
-	VMOVUPS      Z2, Z17
-	VMAXPS       Z16, Z17, Z16
-	VMOVUPS      Z3, Z17
-	VMINPS       Z16, Z17, Z16
-	VMOVUPS      Z5, Z17
-	VFMADD231PS  Z4, Z16, Z17
-	VSUBPS       Z5, Z17, Z17
-	VFNMADD231PS Z6, Z17, Z16
-	VFNMADD231PS Z7, Z17, Z16
-	VMOVUPS      Z13, Z18
-	VFMADD213PS  Z12, Z16, Z18
-	VFMADD213PS  Z11, Z16, Z18
-	VFMADD213PS  Z10, Z16, Z18
-	VFMADD213PS  Z9, Z16, Z18
-	VFMADD213PS  Z8, Z16, Z18
-	VFMADD213PS  Z8, Z16, Z18
-	VSCALEFPS    Z17, Z18, Z16
-	VADDPS       Z16, Z15, Z15
-	VMOVUPS      Z16, (BX)(R11*1)
-	ADDQ         $0x00000040, R11
-	SUBQ         $0x00000010, R12
-	JMP          exp
+	CMPQ        R12, $0x00000010
+	JL          expTail
+	VMOVUPS     (BX)(R11*1), Z14
+	VFMSUB213PS Z12, Z0, Z14
+	VMOVUPS     Z2, Z15
+	VMAXPS      Z14, Z15, Z14
+	VMOVUPS     Z3, Z15
+	VMINPS      Z14, Z15, Z14
+	VADDPS      Z4, Z14, Z15
+	VSUBPS      Z4, Z15, Z15
+	VSUBPS      Z15, Z14, Z14
+	VMOVUPS     Z11, Z16
+	VFMADD213PS Z10, Z14, Z16
+	VFMADD213PS Z9, Z14, Z16
+	VFMADD213PS Z8, Z14, Z16
+	VFMADD213PS Z7, Z14, Z16
+	VFMADD213PS Z6, Z14, Z16
+	VFMADD213PS Z5, Z14, Z16
+	VSCALEFPS   Z15, Z16, Z14
+	VADDPS      Z14, Z13, Z13
+	VMOVUPS     Z14, (BX)(R11*1)
+	ADDQ        $0x00000040, R11
+	SUBQ        $0x00000010, R12
+	JMP         exp
 
 expTail:
-	TESTQ        R12, R12
-	JE           expDone
-	MOVL         $0x0000ffff, R13
-	BZHIL        R12, R13, R13
-	KMOVW        R13, K1
-	VMOVUPS.Z    (BX)(R11*1), K1, Z16
-	VFMSUB213PS  Z14, Z0, Z16
-	VMOVUPS      Z2, Z14
-	VMAXPS       Z16, Z14, Z16
-	VMOVUPS      Z3, Z14
-	VMINPS       Z16, Z14, Z16
-	VMOVUPS      Z5, Z14
-	VFMADD231PS  Z4, Z16, Z14
-	VSUBPS       Z5, Z14, Z14
-	VFNMADD231PS Z6, Z14, Z16
-	VFNMADD231PS Z7, Z14, Z16
-	VMOVUPS      Z13, Z17
-	VFMADD213PS  Z12, Z16, Z17
-	VFMADD213PS  Z11, Z16, Z17
-	VFMADD213PS  Z10, Z16, Z17
-	VFMADD213PS  Z9, Z16, Z17
-	VFMADD213PS  Z8, Z16, Z17
-	VFMADD213PS  Z8, Z16, Z17
-	VSCALEFPS    Z14, Z17, Z16
-	VMOVAPS.Z    Z16, K1, Z16
-	VADDPS       Z16, Z15, Z15
-	VMOVUPS      Z16, (BX)(R11*1)
-	ADDQ         $0x00000040, R11
+	TESTQ       R12, R12
+	JE          expDone
+	MOVL        $0x0000ffff, R13
+	BZHIL       R12, R13, R13
+	KMOVW       R13, K1
+	VMOVUPS.Z   (BX)(R11*1), K1, Z14
+	VFMSUB213PS Z12, Z0, Z14
+	VMOVUPS     Z2, Z12
+	VMAXPS      Z14, Z12, Z14
+	VMOVUPS     Z3, Z12
+	VMINPS      Z14, Z12, Z14
+	VADDPS      Z4, Z14, Z12
+	VSUBPS      Z4, Z12, Z12
+	VSUBPS      Z12, Z14, Z14
+	VMOVUPS     Z11, Z15
+	VFMADD213PS Z10, Z14, Z15
+	VFMADD213PS Z9, Z14, Z15
+	VFMADD213PS Z8, Z14, Z15
+	VFMADD213PS Z7, Z14, Z15
+	VFMADD213PS Z6, Z14, Z15
+	VFMADD213PS Z5, Z14, Z15
+	VSCALEFPS   Z12, Z15, Z14
+	VMOVAPS.Z   Z14, K1, Z14
+	VADDPS      Z14, Z13, Z13
+	VMOVUPS     Z14, (BX)(R11*1)
+	ADDQ        $0x00000040, R11
 
 expDone:
 	MOVQ CX, R12
@@ -1586,15 +1580,15 @@ blank:
 	JMP     blank
 
 blankDone:
-	VEXTRACTF64X4 $0x01, Z15, Y14
-	VADDPS        Y14, Y15, Y15
-	VEXTRACTF32X4 $0x01, Y15, X14
-	VADDPS        X14, X15, X15
-	VMOVHLPS      X15, X15, X14
-	VADDPS        X14, X15, X15
-	VMOVSHDUP     X15, X14
-	VADDPS        X14, X15, X15
-	VMOVSS        X15, (DI)
+	VEXTRACTF64X4 $0x01, Z13, Y12
+	VADDPS        Y12, Y13, Y13
+	VEXTRACTF32X4 $0x01, Y13, X12
+	VADDPS        X12, X13, X13
+	VMOVHLPS      X13, X13, X12
+	VADDPS        X12, X13, X13
+	VMOVSHDUP     X13, X12
+	VADDPS        X12, X13, X13
+	VMOVSS        X13, (DI)
 	ADDQ          DX, BX
 	ADDQ          $0x04, SI
 	ADDQ          $0x04, DI
@@ -1604,7 +1598,151 @@ blankDone:
 	VZEROUPPER
 	RET
 
-// func gradStripAVX512(x *float32, dx *float32, stride int, rows int, n int, most int, width int, scale float32, lse *float32, delta *float32)
+DATA cc2fe0000<>+0(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+4(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+8(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+12(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+16(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+20(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+24(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+28(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+32(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+36(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+40(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+44(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+48(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+52(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+56(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+60(SB)/4, $0xc2fe0000
+GLOBL cc2fe0000<>(SB), RODATA|NOPTR, $64
+
+DATA c43000000<>+0(SB)/4, $0x43000000
+DATA c43000000<>+4(SB)/4, $0x43000000
+DATA c43000000<>+8(SB)/4, $0x43000000
+DATA c43000000<>+12(SB)/4, $0x43000000
+DATA c43000000<>+16(SB)/4, $0x43000000
+DATA c43000000<>+20(SB)/4, $0x43000000
+DATA c43000000<>+24(SB)/4, $0x43000000
+DATA c43000000<>+28(SB)/4, $0x43000000
+DATA c43000000<>+32(SB)/4, $0x43000000
+DATA c43000000<>+36(SB)/4, $0x43000000
+DATA c43000000<>+40(SB)/4, $0x43000000
+DATA c43000000<>+44(SB)/4, $0x43000000
+DATA c43000000<>+48(SB)/4, $0x43000000
+DATA c43000000<>+52(SB)/4, $0x43000000
+DATA c43000000<>+56(SB)/4, $0x43000000
+DATA c43000000<>+60(SB)/4, $0x43000000
+GLOBL c43000000<>(SB), RODATA|NOPTR, $64
+
+DATA c3f317218<>+0(SB)/4, $0x3f317218
+DATA c3f317218<>+4(SB)/4, $0x3f317218
+DATA c3f317218<>+8(SB)/4, $0x3f317218
+DATA c3f317218<>+12(SB)/4, $0x3f317218
+DATA c3f317218<>+16(SB)/4, $0x3f317218
+DATA c3f317218<>+20(SB)/4, $0x3f317218
+DATA c3f317218<>+24(SB)/4, $0x3f317218
+DATA c3f317218<>+28(SB)/4, $0x3f317218
+DATA c3f317218<>+32(SB)/4, $0x3f317218
+DATA c3f317218<>+36(SB)/4, $0x3f317218
+DATA c3f317218<>+40(SB)/4, $0x3f317218
+DATA c3f317218<>+44(SB)/4, $0x3f317218
+DATA c3f317218<>+48(SB)/4, $0x3f317218
+DATA c3f317218<>+52(SB)/4, $0x3f317218
+DATA c3f317218<>+56(SB)/4, $0x3f317218
+DATA c3f317218<>+60(SB)/4, $0x3f317218
+GLOBL c3f317218<>(SB), RODATA|NOPTR, $64
+
+DATA c3e75fdee<>+0(SB)/4, $0x3e75fdee
+DATA c3e75fdee<>+4(SB)/4, $0x3e75fdee
+DATA c3e75fdee<>+8(SB)/4, $0x3e75fdee
+DATA c3e75fdee<>+12(SB)/4, $0x3e75fdee
+DATA c3e75fdee<>+16(SB)/4, $0x3e75fdee
+DATA c3e75fdee<>+20(SB)/4, $0x3e75fdee
+DATA c3e75fdee<>+24(SB)/4, $0x3e75fdee
+DATA c3e75fdee<>+28(SB)/4, $0x3e75fdee
+DATA c3e75fdee<>+32(SB)/4, $0x3e75fdee
+DATA c3e75fdee<>+36(SB)/4, $0x3e75fdee
+DATA c3e75fdee<>+40(SB)/4, $0x3e75fdee
+DATA c3e75fdee<>+44(SB)/4, $0x3e75fdee
+DATA c3e75fdee<>+48(SB)/4, $0x3e75fdee
+DATA c3e75fdee<>+52(SB)/4, $0x3e75fdee
+DATA c3e75fdee<>+56(SB)/4, $0x3e75fdee
+DATA c3e75fdee<>+60(SB)/4, $0x3e75fdee
+GLOBL c3e75fdee<>(SB), RODATA|NOPTR, $64
+
+DATA c3d6357be<>+0(SB)/4, $0x3d6357be
+DATA c3d6357be<>+4(SB)/4, $0x3d6357be
+DATA c3d6357be<>+8(SB)/4, $0x3d6357be
+DATA c3d6357be<>+12(SB)/4, $0x3d6357be
+DATA c3d6357be<>+16(SB)/4, $0x3d6357be
+DATA c3d6357be<>+20(SB)/4, $0x3d6357be
+DATA c3d6357be<>+24(SB)/4, $0x3d6357be
+DATA c3d6357be<>+28(SB)/4, $0x3d6357be
+DATA c3d6357be<>+32(SB)/4, $0x3d6357be
+DATA c3d6357be<>+36(SB)/4, $0x3d6357be
+DATA c3d6357be<>+40(SB)/4, $0x3d6357be
+DATA c3d6357be<>+44(SB)/4, $0x3d6357be
+DATA c3d6357be<>+48(SB)/4, $0x3d6357be
+DATA c3d6357be<>+52(SB)/4, $0x3d6357be
+DATA c3d6357be<>+56(SB)/4, $0x3d6357be
+DATA c3d6357be<>+60(SB)/4, $0x3d6357be
+GLOBL c3d6357be<>(SB), RODATA|NOPTR, $64
+
+DATA c3c1d96f0<>+0(SB)/4, $0x3c1d96f0
+DATA c3c1d96f0<>+4(SB)/4, $0x3c1d96f0
+DATA c3c1d96f0<>+8(SB)/4, $0x3c1d96f0
+DATA c3c1d96f0<>+12(SB)/4, $0x3c1d96f0
+DATA c3c1d96f0<>+16(SB)/4, $0x3c1d96f0
+DATA c3c1d96f0<>+20(SB)/4, $0x3c1d96f0
+DATA c3c1d96f0<>+24(SB)/4, $0x3c1d96f0
+DATA c3c1d96f0<>+28(SB)/4, $0x3c1d96f0
+DATA c3c1d96f0<>+32(SB)/4, $0x3c1d96f0
+DATA c3c1d96f0<>+36(SB)/4, $0x3c1d96f0
+DATA c3c1d96f0<>+40(SB)/4, $0x3c1d96f0
+DATA c3c1d96f0<>+44(SB)/4, $0x3c1d96f0
+DATA c3c1d96f0<>+48(SB)/4, $0x3c1d96f0
+DATA c3c1d96f0<>+52(SB)/4, $0x3c1d96f0
+DATA c3c1d96f0<>+56(SB)/4, $0x3c1d96f0
+DATA c3c1d96f0<>+60(SB)/4, $0x3c1d96f0
+GLOBL c3c1d96f0<>(SB), RODATA|NOPTR, $64
+
+DATA c3aaf8417<>+0(SB)/4, $0x3aaf8417
+DATA c3aaf8417<>+4(SB)/4, $0x3aaf8417
+DATA c3aaf8417<>+8(SB)/4, $0x3aaf8417
+DATA c3aaf8417<>+12(SB)/4, $0x3aaf8417
+DATA c3aaf8417<>+16(SB)/4, $0x3aaf8417
+DATA c3aaf8417<>+20(SB)/4, $0x3aaf8417
+DATA c3aaf8417<>+24(SB)/4, $0x3aaf8417
+DATA c3aaf8417<>+28(SB)/4, $0x3aaf8417
+DATA c3aaf8417<>+32(SB)/4, $0x3aaf8417
+DATA c3aaf8417<>+36(SB)/4, $0x3aaf8417
+DATA c3aaf8417<>+40(SB)/4, $0x3aaf8417
+DATA c3aaf8417<>+44(SB)/4, $0x3aaf8417
+DATA c3aaf8417<>+48(SB)/4, $0x3aaf8417
+DATA c3aaf8417<>+52(SB)/4, $0x3aaf8417
+DATA c3aaf8417<>+56(SB)/4, $0x3aaf8417
+DATA c3aaf8417<>+60(SB)/4, $0x3aaf8417
+GLOBL c3aaf8417<>(SB), RODATA|NOPTR, $64
+
+DATA c3920b5a9<>+0(SB)/4, $0x3920b5a9
+DATA c3920b5a9<>+4(SB)/4, $0x3920b5a9
+DATA c3920b5a9<>+8(SB)/4, $0x3920b5a9
+DATA c3920b5a9<>+12(SB)/4, $0x3920b5a9
+DATA c3920b5a9<>+16(SB)/4, $0x3920b5a9
+DATA c3920b5a9<>+20(SB)/4, $0x3920b5a9
+DATA c3920b5a9<>+24(SB)/4, $0x3920b5a9
+DATA c3920b5a9<>+28(SB)/4, $0x3920b5a9
+DATA c3920b5a9<>+32(SB)/4, $0x3920b5a9
+DATA c3920b5a9<>+36(SB)/4, $0x3920b5a9
+DATA c3920b5a9<>+40(SB)/4, $0x3920b5a9
+DATA c3920b5a9<>+44(SB)/4, $0x3920b5a9
+DATA c3920b5a9<>+48(SB)/4, $0x3920b5a9
+DATA c3920b5a9<>+52(SB)/4, $0x3920b5a9
+DATA c3920b5a9<>+56(SB)/4, $0x3920b5a9
+DATA c3920b5a9<>+60(SB)/4, $0x3920b5a9
+GLOBL c3920b5a9<>(SB), RODATA|NOPTR, $64
+
+// func gradStripAVX512(x *float32, dx *float32, stride int, rows int, n int, most int, width int, factor float32, scale float32, lse *float32, delta *float32)
 // Requires: AVX, AVX512F, BMI2, CMOV, SSE
 TEXT ·gradStripAVX512(SB), NOSPLIT, $0-80
 	MOVQ         x+0(FP), AX
@@ -1612,22 +1750,22 @@ TEXT ·gradStripAVX512(SB), NOSPLIT, $0-80
 	MOVQ         stride+16(FP), DX
 	MOVQ         most+40(FP), BX
 	MOVQ         width+48(FP), SI
-	MOVSS        scale+56(FP), X0
+	MOVSS        factor+56(FP), X0
 	VBROADCASTSS X0, Z0
+	MOVSS        scale+60(FP), X2
+	VBROADCASTSS X2, Z2
 	MOVQ         lse+64(FP), DI
 	MOVQ         delta+72(FP), R8
-	VMOVUPS      cc2d00000<>+0(SB), Z2
-	VMOVUPS      c42b20000<>+0(SB), Z3
-	VMOVUPS      c3fb8aa3b<>+0(SB), Z4
+	VMOVUPS      cc2fe0000<>+0(SB), Z3
+	VMOVUPS      c43000000<>+0(SB), Z4
 	VMOVUPS      c4b400000<>+0(SB), Z5
-	VMOVUPS      c3f317200<>+0(SB), Z6
-	VMOVUPS      c35bfbe8e<>+0(SB), Z7
-	VMOVUPS      c3f800000<>+0(SB), Z8
-	VMOVUPS      c3efffffe<>+0(SB), Z9
-	VMOVUPS      c3e2aaa49<>+0(SB), Z10
-	VMOVUPS      c3d2aac79<>+0(SB), Z11
-	VMOVUPS      c3c091d10<>+0(SB), Z12
-	VMOVUPS      c3ab511e8<>+0(SB), Z13
+	VMOVUPS      c3f800000<>+0(SB), Z6
+	VMOVUPS      c3f317218<>+0(SB), Z7
+	VMOVUPS      c3e75fdee<>+0(SB), Z8
+	VMOVUPS      c3d6357be<>+0(SB), Z9
+	VMOVUPS      c3c1d96f0<>+0(SB), Z10
+	VMOVUPS      c3aaf8417<>+0(SB), Z11
+	VMOVUPS      c3920b5a9<>+0(SB), Z12
 	VPXORD       Z1, Z1, Z1
 	MOVQ         rows+24(FP), R9
 	MOVQ         n+32(FP), R10
@@ -1639,77 +1777,73 @@ row:
 	CMOVQLT      R11, R12
 	CMPQ         R12, BX
 	CMOVQGT      BX, R12
-	VBROADCASTSS (DI), Z14
-	VBROADCASTSS (R8), Z15
+	VBROADCASTSS (DI), Z13
+	VBROADCASTSS (R8), Z14
 	MOVQ         R12, R13
 	XORQ         R12, R12
 
 exp:
-	CMPQ         R13, $0x00000010
-	JL           expTail
-	VMOVUPS      (AX)(R12*1), Z16
-	VMOVUPS      (CX)(R12*1), Z17
-	VFMSUB213PS  Z14, Z0, Z16
-	VMOVUPS      Z2, Z18
-	VMAXPS       Z16, Z18, Z16
-	VMOVUPS      Z3, Z18
-	VMINPS       Z16, Z18, Z16
-	VMOVUPS      Z5, Z18
-	VFMADD231PS  Z4, Z16, Z18
-	VSUBPS       Z5, Z18, Z18
-	VFNMADD231PS Z6, Z18, Z16
-	VFNMADD231PS Z7, Z18, Z16
-	VMOVUPS      Z13, Z19
-	VFMADD213PS  Z12, Z16, Z19
-	VFMADD213PS  Z11, Z16, Z19
-	VFMADD213PS  Z10, Z16, Z19
-	VFMADD213PS  Z9, Z16, Z19
-	VFMADD213PS  Z8, Z16, Z19
-	VFMADD213PS  Z8, Z16, Z19
-	VSCALEFPS    Z18, Z19, Z16
-	VMOVUPS      Z16, (AX)(R12*1)
-	VSUBPS       Z15, Z17, Z17
-	VMULPS       Z0, Z16, Z16
-	VMULPS       Z16, Z17, Z17
-	VMOVUPS      Z17, (CX)(R12*1)
-	ADDQ         $0x00000040, R12
-	SUBQ         $0x00000010, R13
-	JMP          exp
+	CMPQ        R13, $0x00000010
+	JL          expTail
+	VMOVUPS     (AX)(R12*1), Z15
+	VMOVUPS     (CX)(R12*1), Z16
+	VFMSUB213PS Z13, Z0, Z15
+	VMOVUPS     Z3, Z17
+	VMAXPS      Z15, Z17, Z15
+	VMOVUPS     Z4, Z17
+	VMINPS      Z15, Z17, Z15
+	VADDPS      Z5, Z15, Z17
+	VSUBPS      Z5, Z17, Z17
+	VSUBPS      Z17, Z15, Z15
+	VMOVUPS     Z12, Z18
+	VFMADD213PS Z11, Z15, Z18
+	VFMADD213PS Z10, Z15, Z18
+	VFMADD213PS Z9, Z15, Z18
+	VFMADD213PS Z8, Z15, Z18
+	VFMADD213PS Z7, Z15, Z18
+	VFMADD213PS Z6, Z15, Z18
+	VSCALEFPS   Z17, Z18, Z15
+	VMOVUPS     Z15, (AX)(R12*1)
+	VSUBPS      Z14, Z16, Z16
+	VMULPS      Z2, Z15, Z15
+	VMULPS      Z15, Z16, Z16
+	VMOVUPS     Z16, (CX)(R12*1)
+	ADDQ        $0x00000040, R12
+	SUBQ        $0x00000010, R13
+	JMP         exp
 
 expTail:
-	TESTQ        R13, R13
-	JE           expDone
-	MOVL         $0x0000ffff, R14
-	BZHIL        R13, R14, R14
-	KMOVW        R14, K1
-	VMOVUPS.Z    (AX)(R12*1), K1, Z16
-	VMOVUPS.Z    (CX)(R12*1), K1, Z17
-	VFMSUB213PS  Z14, Z0, Z16
-	VMOVUPS      Z2, Z14
-	VMAXPS       Z16, Z14, Z16
-	VMOVUPS      Z3, Z14
-	VMINPS       Z16, Z14, Z16
-	VMOVUPS      Z5, Z14
-	VFMADD231PS  Z4, Z16, Z14
-	VSUBPS       Z5, Z14, Z14
-	VFNMADD231PS Z6, Z14, Z16
-	VFNMADD231PS Z7, Z14, Z16
-	VMOVUPS      Z13, Z18
-	VFMADD213PS  Z12, Z16, Z18
-	VFMADD213PS  Z11, Z16, Z18
-	VFMADD213PS  Z10, Z16, Z18
-	VFMADD213PS  Z9, Z16, Z18
-	VFMADD213PS  Z8, Z16, Z18
-	VFMADD213PS  Z8, Z16, Z18
-	VSCALEFPS    Z14, Z18, Z16
-	VMOVAPS.Z    Z16, K1, Z16
-	VMOVUPS      Z16, (AX)(R12*1)
-	VSUBPS       Z15, Z17, Z17
-	VMULPS       Z0, Z16, Z16
-	VMULPS       Z16, Z17, Z17
-	VMOVAPS.Z    Z17, K1, Z17
-	VMOVUPS      Z17, (CX)(R12*1)
-	ADDQ         $0x00000040, R12
+	TESTQ       R13, R13
+	JE          expDone
+	MOVL        $0x0000ffff, R14
+	BZHIL       R13, R14, R14
+	KMOVW       R14, K1
+	VMOVUPS.Z   (AX)(R12*1), K1, Z15
+	VMOVUPS.Z   (CX)(R12*1), K1, Z16
+	VFMSUB213PS Z13, Z0, Z15
+	VMOVUPS     Z3, Z13
+	VMAXPS      Z15, Z13, Z15
+	VMOVUPS     Z4, Z13
+	VMINPS      Z15, Z13, Z15
+	VADDPS      Z5, Z15, Z13
+	VSUBPS      Z5, Z13, Z13
+	VSUBPS      Z13, Z15, Z15
+	VMOVUPS     Z12, Z17
+	VFMADD213PS Z11, Z15, Z17
+	VFMADD213PS Z10, Z15, Z17
+	VFMADD213PS Z9, Z15, Z17
+	VFMADD213PS Z8, Z15, Z17
+	VFMADD213PS Z7, Z15, Z17
+	VFMADD213PS Z6, Z15, Z17
+	VSCALEFPS   Z13, Z17, Z15
+	VMOVAPS.Z   Z15, K1, Z15
+	VMOVUPS     Z15, (AX)(R12*1)
+	VSUBPS      Z14, Z16, Z16
+	VMULPS      Z2, Z15, Z15
+	VMULPS      Z15, Z16, Z16
+	VMOVAPS.Z   Z16, K1, Z16
+	VMOVUPS     Z16, (CX)(R12*1)
+	ADDQ        $0x00000040, R12
 
 expDone:
 	MOVQ SI, R13
@@ -11145,12 +11279,12 @@ done:
 	MOVSS        X2, ret+24(FP)
 	RET
 
-// func softmaxStripAVX2(x *float32, stride int, rows int, n int, most int, width int, scale float32, top *float32, sum *float32)
+// func softmaxStripAVX2(x *float32, stride int, rows int, n int, most int, width int, factor float32, top *float32, sum *float32)
 // Requires: AVX, AVX2, CMOV, FMA3, SSE
 TEXT ·softmaxStripAVX2(SB), NOSPLIT, $0-72
 	MOVQ         most+32(FP), AX
 	MOVQ         width+40(FP), CX
-	MOVSS        scale+48(FP), X0
+	MOVSS        factor+48(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVQ         stride+8(FP), DX
 	VPXOR        Y2, Y2, Y2
@@ -11226,81 +11360,63 @@ exponentials:
 	XORQ         R11, R11
 
 exp:
-	CMPQ         R12, $0x00000008
-	JL           expTail
-	VMOVUPS      (BX)(R11*1), Y4
-	VFMSUB213PS  Y1, Y0, Y4
-	VMOVUPS      cc2d00000<>+0(SB), Y5
-	VMAXPS       Y4, Y5, Y4
-	VMOVUPS      c42b20000<>+0(SB), Y5
-	VMINPS       Y4, Y5, Y4
-	VMOVUPS      c4b400000<>+0(SB), Y6
-	VFMADD231PS  c3fb8aa3b<>+0(SB), Y4, Y6
-	VSUBPS       c4b400000<>+0(SB), Y6, Y5
-	VFNMADD231PS c3f317200<>+0(SB), Y5, Y4
-	VFNMADD231PS c35bfbe8e<>+0(SB), Y5, Y4
-	VMOVUPS      c3ab511e8<>+0(SB), Y5
-	VFMADD213PS  c3c091d10<>+0(SB), Y4, Y5
-	VFMADD213PS  c3d2aac79<>+0(SB), Y4, Y5
-	VFMADD213PS  c3e2aaa49<>+0(SB), Y4, Y5
-	VFMADD213PS  c3efffffe<>+0(SB), Y4, Y5
-	VFMADD213PS  c3f800000<>+0(SB), Y4, Y5
-	VFMADD213PS  c3f800000<>+0(SB), Y4, Y5
-	VPSUBD       c4b400000<>+0(SB), Y6, Y6
-	VPSRAD       $0x01, Y6, Y4
-	VPSUBD       Y4, Y6, Y6
-	VPADDD       c0000007f<>+0(SB), Y6, Y6
-	VPSLLD       $0x17, Y6, Y6
-	VMULPS       Y6, Y5, Y5
-	VPADDD       c0000007f<>+0(SB), Y4, Y4
-	VPSLLD       $0x17, Y4, Y4
-	VMULPS       Y4, Y5, Y5
-	VMOVAPS      Y5, Y4
-	VADDPS       Y4, Y3, Y3
-	VMOVUPS      Y4, (BX)(R11*1)
-	ADDQ         $0x00000020, R11
-	SUBQ         $0x00000008, R12
-	JMP          exp
+	CMPQ        R12, $0x00000008
+	JL          expTail
+	VMOVUPS     (BX)(R11*1), Y4
+	VFMSUB213PS Y1, Y0, Y4
+	VMOVUPS     cc2fe0000<>+0(SB), Y5
+	VMAXPS      Y4, Y5, Y4
+	VMOVUPS     c43000000<>+0(SB), Y5
+	VMINPS      Y4, Y5, Y4
+	VADDPS      c4b400000<>+0(SB), Y4, Y6
+	VSUBPS      c4b400000<>+0(SB), Y6, Y5
+	VSUBPS      Y5, Y4, Y4
+	VMOVUPS     c3920b5a9<>+0(SB), Y5
+	VFMADD213PS c3aaf8417<>+0(SB), Y4, Y5
+	VFMADD213PS c3c1d96f0<>+0(SB), Y4, Y5
+	VFMADD213PS c3d6357be<>+0(SB), Y4, Y5
+	VFMADD213PS c3e75fdee<>+0(SB), Y4, Y5
+	VFMADD213PS c3f317218<>+0(SB), Y4, Y5
+	VFMADD213PS c3f800000<>+0(SB), Y4, Y5
+	VPSLLD      $0x17, Y6, Y6
+	VPADDD      c3f800000<>+0(SB), Y6, Y6
+	VMULPS      Y6, Y5, Y4
+	VADDPS      Y4, Y3, Y3
+	VMOVUPS     Y4, (BX)(R11*1)
+	ADDQ        $0x00000020, R11
+	SUBQ        $0x00000008, R12
+	JMP         exp
 
 expTail:
-	TESTQ        R12, R12
-	JE           expDone
-	LEAQ         masks<>+0(SB), R13
-	SHLQ         $0x02, R12
-	SUBQ         R12, R13
-	VMOVUPS      32(R13), Y4
-	VMASKMOVPS   (BX)(R11*1), Y4, Y5
-	VFMSUB213PS  Y1, Y0, Y5
-	VMOVUPS      cc2d00000<>+0(SB), Y1
-	VMAXPS       Y5, Y1, Y5
-	VMOVUPS      c42b20000<>+0(SB), Y1
-	VMINPS       Y5, Y1, Y5
-	VMOVUPS      c4b400000<>+0(SB), Y6
-	VFMADD231PS  c3fb8aa3b<>+0(SB), Y5, Y6
-	VSUBPS       c4b400000<>+0(SB), Y6, Y1
-	VFNMADD231PS c3f317200<>+0(SB), Y1, Y5
-	VFNMADD231PS c35bfbe8e<>+0(SB), Y1, Y5
-	VMOVUPS      c3ab511e8<>+0(SB), Y1
-	VFMADD213PS  c3c091d10<>+0(SB), Y5, Y1
-	VFMADD213PS  c3d2aac79<>+0(SB), Y5, Y1
-	VFMADD213PS  c3e2aaa49<>+0(SB), Y5, Y1
-	VFMADD213PS  c3efffffe<>+0(SB), Y5, Y1
-	VFMADD213PS  c3f800000<>+0(SB), Y5, Y1
-	VFMADD213PS  c3f800000<>+0(SB), Y5, Y1
-	VPSUBD       c4b400000<>+0(SB), Y6, Y6
-	VPSRAD       $0x01, Y6, Y5
-	VPSUBD       Y5, Y6, Y6
-	VPADDD       c0000007f<>+0(SB), Y6, Y6
-	VPSLLD       $0x17, Y6, Y6
-	VMULPS       Y6, Y1, Y1
-	VPADDD       c0000007f<>+0(SB), Y5, Y5
-	VPSLLD       $0x17, Y5, Y5
-	VMULPS       Y5, Y1, Y1
-	VMOVAPS      Y1, Y5
-	VANDPS       Y4, Y5, Y5
-	VADDPS       Y5, Y3, Y3
-	VMOVUPS      Y5, (BX)(R11*1)
-	ADDQ         $0x00000020, R11
+	TESTQ       R12, R12
+	JE          expDone
+	LEAQ        masks<>+0(SB), R13
+	SHLQ        $0x02, R12
+	SUBQ        R12, R13
+	VMOVUPS     32(R13), Y4
+	VMASKMOVPS  (BX)(R11*1), Y4, Y5
+	VFMSUB213PS Y1, Y0, Y5
+	VMOVUPS     cc2fe0000<>+0(SB), Y1
+	VMAXPS      Y5, Y1, Y5
+	VMOVUPS     c43000000<>+0(SB), Y1
+	VMINPS      Y5, Y1, Y5
+	VADDPS      c4b400000<>+0(SB), Y5, Y6
+	VSUBPS      c4b400000<>+0(SB), Y6, Y1
+	VSUBPS      Y1, Y5, Y5
+	VMOVUPS     c3920b5a9<>+0(SB), Y1
+	VFMADD213PS c3aaf8417<>+0(SB), Y5, Y1
+	VFMADD213PS c3c1d96f0<>+0(SB), Y5, Y1
+	VFMADD213PS c3d6357be<>+0(SB), Y5, Y1
+	VFMADD213PS c3e75fdee<>+0(SB), Y5, Y1
+	VFMADD213PS c3f317218<>+0(SB), Y5, Y1
+	VFMADD213PS c3f800000<>+0(SB), Y5, Y1
+	VPSLLD      $0x17, Y6, Y6
+	VPADDD      c3f800000<>+0(SB), Y6, Y6
+	VMULPS      Y6, Y1, Y5
+	VANDPS      Y4, Y5, Y5
+	VADDPS      Y5, Y3, Y3
+	VMOVUPS     Y5, (BX)(R11*1)
+	ADDQ        $0x00000020, R11
 
 expDone:
 	MOVQ CX, R12
@@ -11330,7 +11446,7 @@ blankDone:
 	VZEROUPPER
 	RET
 
-// func gradStripAVX2(x *float32, dx *float32, stride int, rows int, n int, most int, width int, scale float32, lse *float32, delta *float32)
+// func gradStripAVX2(x *float32, dx *float32, stride int, rows int, n int, most int, width int, factor float32, scale float32, lse *float32, delta *float32)
 // Requires: AVX, AVX2, CMOV, FMA3, SSE
 TEXT ·gradStripAVX2(SB), NOSPLIT, $0-80
 	MOVQ         x+0(FP), AX
@@ -11338,11 +11454,13 @@ TEXT ·gradStripAVX2(SB), NOSPLIT, $0-80
 	MOVQ         stride+16(FP), DX
 	MOVQ         most+40(FP), BX
 	MOVQ         width+48(FP), SI
-	MOVSS        scale+56(FP), X0
+	MOVSS        factor+56(FP), X0
 	VBROADCASTSS X0, Y0
+	MOVSS        scale+60(FP), X1
+	VBROADCASTSS X1, Y1
 	MOVQ         lse+64(FP), DI
 	MOVQ         delta+72(FP), R8
-	VPXOR        Y1, Y1, Y1
+	VPXOR        Y2, Y2, Y2
 	MOVQ         rows+24(FP), R9
 	MOVQ         n+32(FP), R10
 	XORQ         R11, R11
@@ -11353,96 +11471,78 @@ row:
 	CMOVQLT      R11, R12
 	CMPQ         R12, BX
 	CMOVQGT      BX, R12
-	VBROADCASTSS (DI), Y2
-	VBROADCASTSS (R8), Y3
+	VBROADCASTSS (DI), Y3
+	VBROADCASTSS (R8), Y4
 	MOVQ         R12, R13
 	XORQ         R12, R12
 
 exp:
-	CMPQ         R13, $0x00000008
-	JL           expTail
-	VMOVUPS      (AX)(R12*1), Y4
-	VMOVUPS      (CX)(R12*1), Y5
-	VFMSUB213PS  Y2, Y0, Y4
-	VMOVUPS      cc2d00000<>+0(SB), Y6
-	VMAXPS       Y4, Y6, Y4
-	VMOVUPS      c42b20000<>+0(SB), Y6
-	VMINPS       Y4, Y6, Y4
-	VMOVUPS      c4b400000<>+0(SB), Y7
-	VFMADD231PS  c3fb8aa3b<>+0(SB), Y4, Y7
-	VSUBPS       c4b400000<>+0(SB), Y7, Y6
-	VFNMADD231PS c3f317200<>+0(SB), Y6, Y4
-	VFNMADD231PS c35bfbe8e<>+0(SB), Y6, Y4
-	VMOVUPS      c3ab511e8<>+0(SB), Y6
-	VFMADD213PS  c3c091d10<>+0(SB), Y4, Y6
-	VFMADD213PS  c3d2aac79<>+0(SB), Y4, Y6
-	VFMADD213PS  c3e2aaa49<>+0(SB), Y4, Y6
-	VFMADD213PS  c3efffffe<>+0(SB), Y4, Y6
-	VFMADD213PS  c3f800000<>+0(SB), Y4, Y6
-	VFMADD213PS  c3f800000<>+0(SB), Y4, Y6
-	VPSUBD       c4b400000<>+0(SB), Y7, Y7
-	VPSRAD       $0x01, Y7, Y4
-	VPSUBD       Y4, Y7, Y7
-	VPADDD       c0000007f<>+0(SB), Y7, Y7
-	VPSLLD       $0x17, Y7, Y7
-	VMULPS       Y7, Y6, Y6
-	VPADDD       c0000007f<>+0(SB), Y4, Y4
-	VPSLLD       $0x17, Y4, Y4
-	VMULPS       Y4, Y6, Y6
-	VMOVAPS      Y6, Y4
-	VMOVUPS      Y4, (AX)(R12*1)
-	VSUBPS       Y3, Y5, Y5
-	VMULPS       Y0, Y4, Y4
-	VMULPS       Y4, Y5, Y5
-	VMOVUPS      Y5, (CX)(R12*1)
-	ADDQ         $0x00000020, R12
-	SUBQ         $0x00000008, R13
-	JMP          exp
+	CMPQ        R13, $0x00000008
+	JL          expTail
+	VMOVUPS     (AX)(R12*1), Y5
+	VMOVUPS     (CX)(R12*1), Y6
+	VFMSUB213PS Y3, Y0, Y5
+	VMOVUPS     cc2fe0000<>+0(SB), Y7
+	VMAXPS      Y5, Y7, Y5
+	VMOVUPS     c43000000<>+0(SB), Y7
+	VMINPS      Y5, Y7, Y5
+	VADDPS      c4b400000<>+0(SB), Y5, Y8
+	VSUBPS      c4b400000<>+0(SB), Y8, Y7
+	VSUBPS      Y7, Y5, Y5
+	VMOVUPS     c3920b5a9<>+0(SB), Y7
+	VFMADD213PS c3aaf8417<>+0(SB), Y5, Y7
+	VFMADD213PS c3c1d96f0<>+0(SB), Y5, Y7
+	VFMADD213PS c3d6357be<>+0(SB), Y5, Y7
+	VFMADD213PS c3e75fdee<>+0(SB), Y5, Y7
+	VFMADD213PS c3f317218<>+0(SB), Y5, Y7
+	VFMADD213PS c3f800000<>+0(SB), Y5, Y7
+	VPSLLD      $0x17, Y8, Y8
+	VPADDD      c3f800000<>+0(SB), Y8, Y8
+	VMULPS      Y8, Y7, Y5
+	VMOVUPS     Y5, (AX)(R12*1)
+	VSUBPS      Y4, Y6, Y6
+	VMULPS      Y1, Y5, Y5
+	VMULPS      Y5, Y6, Y6
+	VMOVUPS     Y6, (CX)(R12*1)
+	ADDQ        $0x00000020, R12
+	SUBQ        $0x00000008, R13
+	JMP         exp
 
 expTail:
-	TESTQ        R13, R13
-	JE           expDone
-	LEAQ         masks<>+0(SB), R14
-	SHLQ         $0x02, R13
-	SUBQ         R13, R14
-	VMOVUPS      32(R14), Y4
-	VMASKMOVPS   (AX)(R12*1), Y4, Y5
-	VMASKMOVPS   (CX)(R12*1), Y4, Y6
-	VFMSUB213PS  Y2, Y0, Y5
-	VMOVUPS      cc2d00000<>+0(SB), Y2
-	VMAXPS       Y5, Y2, Y5
-	VMOVUPS      c42b20000<>+0(SB), Y2
-	VMINPS       Y5, Y2, Y5
-	VMOVUPS      c4b400000<>+0(SB), Y7
-	VFMADD231PS  c3fb8aa3b<>+0(SB), Y5, Y7
-	VSUBPS       c4b400000<>+0(SB), Y7, Y2
-	VFNMADD231PS c3f317200<>+0(SB), Y2, Y5
-	VFNMADD231PS c35bfbe8e<>+0(SB), Y2, Y5
-	VMOVUPS      c3ab511e8<>+0(SB), Y2
-	VFMADD213PS  c3c091d10<>+0(SB), Y5, Y2
-	VFMADD213PS  c3d2aac79<>+0(SB), Y5, Y2
-	VFMADD213PS  c3e2aaa49<>+0(SB), Y5, Y2
-	VFMADD213PS  c3efffffe<>+0(SB), Y5, Y2
-	VFMADD213PS  c3f800000<>+0(SB), Y5, Y2
-	VFMADD213PS  c3f800000<>+0(SB), Y5, Y2
-	VPSUBD       c4b400000<>+0(SB), Y7, Y7
-	VPSRAD       $0x01, Y7, Y5
-	VPSUBD       Y5, Y7, Y7
-	VPADDD       c0000007f<>+0(SB), Y7, Y7
-	VPSLLD       $0x17, Y7, Y7
-	VMULPS       Y7, Y2, Y2
-	VPADDD       c0000007f<>+0(SB), Y5, Y5
-	VPSLLD       $0x17, Y5, Y5
-	VMULPS       Y5, Y2, Y2
-	VMOVAPS      Y2, Y5
-	VANDPS       Y4, Y5, Y5
-	VMOVUPS      Y5, (AX)(R12*1)
-	VSUBPS       Y3, Y6, Y6
-	VMULPS       Y0, Y5, Y5
-	VMULPS       Y5, Y6, Y6
-	VANDPS       Y4, Y6, Y6
-	VMOVUPS      Y6, (CX)(R12*1)
-	ADDQ         $0x00000020, R12
+	TESTQ       R13, R13
+	JE          expDone
+	LEAQ        masks<>+0(SB), R14
+	SHLQ        $0x02, R13
+	SUBQ        R13, R14
+	VMOVUPS     32(R14), Y5
+	VMASKMOVPS  (AX)(R12*1), Y5, Y6
+	VMASKMOVPS  (CX)(R12*1), Y5, Y7
+	VFMSUB213PS Y3, Y0, Y6
+	VMOVUPS     cc2fe0000<>+0(SB), Y3
+	VMAXPS      Y6, Y3, Y6
+	VMOVUPS     c43000000<>+0(SB), Y3
+	VMINPS      Y6, Y3, Y6
+	VADDPS      c4b400000<>+0(SB), Y6, Y8
+	VSUBPS      c4b400000<>+0(SB), Y8, Y3
+	VSUBPS      Y3, Y6, Y6
+	VMOVUPS     c3920b5a9<>+0(SB), Y3
+	VFMADD213PS c3aaf8417<>+0(SB), Y6, Y3
+	VFMADD213PS c3c1d96f0<>+0(SB), Y6, Y3
+	VFMADD213PS c3d6357be<>+0(SB), Y6, Y3
+	VFMADD213PS c3e75fdee<>+0(SB), Y6, Y3
+	VFMADD213PS c3f317218<>+0(SB), Y6, Y3
+	VFMADD213PS c3f800000<>+0(SB), Y6, Y3
+	VPSLLD      $0x17, Y8, Y8
+	VPADDD      c3f800000<>+0(SB), Y8, Y8
+	VMULPS      Y8, Y3, Y6
+	VANDPS      Y5, Y6, Y6
+	VMOVUPS     Y6, (AX)(R12*1)
+	VSUBPS      Y4, Y7, Y7
+	VMULPS      Y1, Y6, Y6
+	VMULPS      Y6, Y7, Y7
+	VANDPS      Y5, Y7, Y7
+	VMOVUPS     Y7, (CX)(R12*1)
+	ADDQ        $0x00000020, R12
 
 expDone:
 	MOVQ SI, R13
@@ -11451,8 +11551,8 @@ expDone:
 blank:
 	CMPQ    R12, R13
 	JGE     blankDone
-	VMOVUPS Y1, (AX)(R12*1)
-	VMOVUPS Y1, (CX)(R12*1)
+	VMOVUPS Y2, (AX)(R12*1)
+	VMOVUPS Y2, (CX)(R12*1)
 	ADDQ    $0x00000020, R12
 	JMP     blank
 

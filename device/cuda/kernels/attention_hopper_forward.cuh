@@ -183,7 +183,7 @@ template <int D, int BN> struct HopperForward {
       sum += shuffle_xor(sum, 2);
       inverse[half] = sum == 0.0f ? 0.0f : 1.0f / sum;
       int r = w.first + number * ROWS + row_of_thread() + 8 * half;
-      if (lse && (threadIdx_x & 3) == 0 && r < w.nq) lse[w.head * a.tq + w.q0 + r] = m[half] * a.scale + log2_approx(sum) * LN2;
+      if (lse && (threadIdx_x & 3) == 0 && r < w.nq) lse[w.head * a.tq + w.q0 + r] = log_sum_exp2(m[half], a.factor(), sum);
     }
     sync_some<128>(1 + number); // every warp's products have read Q
     store_rows<D, BM>(out, (i64)a.heads * D, o, inverse, number * ROWS, w.q0, w.first, w.nq, w.head, shared);
