@@ -96,8 +96,8 @@ func TestLackingForSM90a(t *testing.T) {
 }
 
 // TestAttentionHopperNeighbours: values of a neighbouring sequence, even NaN, do not change a
-// sequence's results. Tiles across its end do load rows of both. With low scores, exp(−LSE) is
-// infinite, so the P of rows that do not exist must not be exp(0 − LSE).
+// sequence's results. Tiles across its end do load rows of both. With low scores, 2^−LSE is
+// infinite, so the P of rows that do not exist must not be 2^(0 − LSE).
 func TestAttentionHopperNeighbours(t *testing.T) {
 	testkit.NotShort(t)
 	dev := newRig()
