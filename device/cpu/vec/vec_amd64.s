@@ -1486,7 +1486,7 @@ maxDone:
 	INCQ          R8
 	DECQ          DI
 	JNE           maxima
-	VMOVUPS       cc2fe0000<>+0(SB), Z2
+	VMOVUPS       cc3170000<>+0(SB), Z2
 	VMOVUPS       c43000000<>+0(SB), Z3
 	VMOVUPS       c4b400000<>+0(SB), Z4
 	VMOVUPS       c3f800000<>+0(SB), Z5
@@ -1598,23 +1598,23 @@ blankDone:
 	VZEROUPPER
 	RET
 
-DATA cc2fe0000<>+0(SB)/4, $0xc2fe0000
-DATA cc2fe0000<>+4(SB)/4, $0xc2fe0000
-DATA cc2fe0000<>+8(SB)/4, $0xc2fe0000
-DATA cc2fe0000<>+12(SB)/4, $0xc2fe0000
-DATA cc2fe0000<>+16(SB)/4, $0xc2fe0000
-DATA cc2fe0000<>+20(SB)/4, $0xc2fe0000
-DATA cc2fe0000<>+24(SB)/4, $0xc2fe0000
-DATA cc2fe0000<>+28(SB)/4, $0xc2fe0000
-DATA cc2fe0000<>+32(SB)/4, $0xc2fe0000
-DATA cc2fe0000<>+36(SB)/4, $0xc2fe0000
-DATA cc2fe0000<>+40(SB)/4, $0xc2fe0000
-DATA cc2fe0000<>+44(SB)/4, $0xc2fe0000
-DATA cc2fe0000<>+48(SB)/4, $0xc2fe0000
-DATA cc2fe0000<>+52(SB)/4, $0xc2fe0000
-DATA cc2fe0000<>+56(SB)/4, $0xc2fe0000
-DATA cc2fe0000<>+60(SB)/4, $0xc2fe0000
-GLOBL cc2fe0000<>(SB), RODATA|NOPTR, $64
+DATA cc3170000<>+0(SB)/4, $0xc3170000
+DATA cc3170000<>+4(SB)/4, $0xc3170000
+DATA cc3170000<>+8(SB)/4, $0xc3170000
+DATA cc3170000<>+12(SB)/4, $0xc3170000
+DATA cc3170000<>+16(SB)/4, $0xc3170000
+DATA cc3170000<>+20(SB)/4, $0xc3170000
+DATA cc3170000<>+24(SB)/4, $0xc3170000
+DATA cc3170000<>+28(SB)/4, $0xc3170000
+DATA cc3170000<>+32(SB)/4, $0xc3170000
+DATA cc3170000<>+36(SB)/4, $0xc3170000
+DATA cc3170000<>+40(SB)/4, $0xc3170000
+DATA cc3170000<>+44(SB)/4, $0xc3170000
+DATA cc3170000<>+48(SB)/4, $0xc3170000
+DATA cc3170000<>+52(SB)/4, $0xc3170000
+DATA cc3170000<>+56(SB)/4, $0xc3170000
+DATA cc3170000<>+60(SB)/4, $0xc3170000
+GLOBL cc3170000<>(SB), RODATA|NOPTR, $64
 
 DATA c43000000<>+0(SB)/4, $0x43000000
 DATA c43000000<>+4(SB)/4, $0x43000000
@@ -1756,7 +1756,7 @@ TEXT ·gradStripAVX512(SB), NOSPLIT, $0-80
 	VBROADCASTSS X2, Z2
 	MOVQ         lse+64(FP), DI
 	MOVQ         delta+72(FP), R8
-	VMOVUPS      cc2fe0000<>+0(SB), Z3
+	VMOVUPS      cc3170000<>+0(SB), Z3
 	VMOVUPS      c43000000<>+0(SB), Z4
 	VMOVUPS      c4b400000<>+0(SB), Z5
 	VMOVUPS      c3f800000<>+0(SB), Z6
@@ -11445,6 +11445,24 @@ blankDone:
 	JNE          exponentials
 	VZEROUPPER
 	RET
+
+DATA cc2fe0000<>+0(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+4(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+8(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+12(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+16(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+20(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+24(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+28(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+32(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+36(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+40(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+44(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+48(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+52(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+56(SB)/4, $0xc2fe0000
+DATA cc2fe0000<>+60(SB)/4, $0xc2fe0000
+GLOBL cc2fe0000<>(SB), RODATA|NOPTR, $64
 
 // func gradStripAVX2(x *float32, dx *float32, stride int, rows int, n int, most int, width int, factor float32, scale float32, lse *float32, delta *float32)
 // Requires: AVX, AVX2, CMOV, FMA3, SSE

@@ -81,8 +81,12 @@ type exponential2 struct {
 }
 
 func (v isa) newExp2() exponential2 {
+	low := float32(-127)
+	if v.Wide() {
+		low = -151 // 2^-151 rounds to 0 in fp32
+	}
 	e := exponential2{isa: v,
-		low:   v.constant(-127),
+		low:   v.constant(low),
 		high:  v.constant(128),
 		magic: v.constant(3 << 22), // adding it rounds to an integer
 		one:   v.constant(1),
@@ -94,8 +98,8 @@ func (v isa) newExp2() exponential2 {
 	return e
 }
 
-// apply generates x = 2^x for the lanes of a register: +Inf above 2^127.5, and 0 below 2^-126.5 (AVX-512: 2^-127). NaN
-// stays NaN.
+// apply generates x = 2^x for the lanes of a register: +Inf from 2^128 on, or with AVX2 from 2^127.5
+// on, and 0 below 2^-150, or with AVX2 below 2^-126.5. NaN stays NaN.
 func (e exponential2) apply(x reg.VecVirtual) {
 	v := e.isa
 	v.limit(VMAXPS, x, e.low)
