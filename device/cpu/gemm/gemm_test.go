@@ -449,3 +449,34 @@ func TestChoose(t *testing.T) {
 		t.Errorf("products use %s, all else %s", Level(), other)
 	}
 }
+
+// TestPackedAHasRoom: a packed block of A fits the memory that is taken for it, whatever its height and length.
+func TestPackedAHasRoom(t *testing.T) {
+	pool := parallel.New(1)
+	defer pool.Close()
+	const guard, sentinel = 64, 12345
+	eachLevel(t, func(t *testing.T, l *level) {
+		for _, m := range []int{1, 5, 13, 16, 31, 48, 224} {
+			for _, k := range []int{1, 16, 500, 1024} {
+				for _, trans := range []bool{false, true} {
+					ws := &Workspace{level: l}
+					p := problem{m: m, n: 3, k: k, transA: trans, aBF16: true} // bf16 is always packed
+					x := p.fill(smallIntegers(1))
+					x.runOn(t, pool, ws)
+					n := len(ws.lanes[0].a)
+					mem := grown(nil, n+guard)
+					for i := range mem {
+						mem[i] = sentinel
+					}
+					ws.lanes[0].a = mem[:n:n]
+					x.runOn(t, pool, ws)
+					for i, v := range mem[n:] {
+						if v != sentinel {
+							t.Fatalf("%d × %d, transposed %t: float %d behind the %d floats is written", m, k, trans, i, n)
+						}
+					}
+				}
+			}
+		}
+	})
+}
