@@ -480,3 +480,43 @@ func TestPackedAHasRoom(t *testing.T) {
 		}
 	})
 }
+
+// TestTransposedAhead: the kernels prefetch every cache line of the transposed part of A that is packed next.
+func TestTransposedAhead(t *testing.T) {
+	pool := parallel.New(1)
+	defer pool.Close()
+	eachLevel(t, func(t *testing.T, l *level) {
+		if l.packTiles == nil {
+			t.Skip("kernels of rows do not prefetch a transposed A")
+		}
+		ws := &Workspace{level: l}
+		p := problem{m: 100, n: 256, k: 1000, transA: true}
+		x := p.fill(smallIntegers(1))
+		x.runOn(t, pool, ws)
+		ws.begin(pool, x.args())
+		b := ws.blockOf(0)
+		lines := map[uintptr]bool{}
+		now := ws.plan.kc
+		s := ws.sourceAfter(&b, 0, 100)
+		for {
+			block, n := s.take(2)
+			if block == 0 {
+				break
+			}
+			for i := range n {
+				for j := range now / 8 {
+					lines[(block+uintptr(i)*s.ld+uintptr(j)*s.down/2)/cacheLine] = true
+				}
+			}
+		}
+		k0, k := ws.plan.kRange(1, ws.K)
+		for r := range k {
+			from := uintptr(ws.left.at(k0+r, b.m0).p)
+			for a := from; a < from+uintptr(4*b.m); a += cacheLine {
+				if !lines[a/cacheLine] {
+					t.Fatalf("byte %d of row %d is not prefetched", a-from, r)
+				}
+			}
+		}
+	})
+}
