@@ -142,7 +142,10 @@ func TestMatMulReport(t *testing.T) {
 		{Name: "gate_up, weight's gradient", M: 352, N: 64, K: 8, TransA: true, Accumulate: true}} {
 		got := gate[i]
 		sound(t, got.Name, got.TFLOPS)
-		want.DType, want.TFLOPS, want.Runs, want.Beside = "fp32", got.TFLOPS, got.Runs, rates.Against(0, got.TFLOPS.Median)
+		if got.OfPeak != nil {
+			sound(t, got.Name, *got.OfPeak)
+		}
+		want.OfPeak, want.DType, want.TFLOPS, want.Runs, want.Beside = got.OfPeak, "fp32", got.TFLOPS, got.Runs, rates.Against(0, got.TFLOPS.Median)
 		if got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
