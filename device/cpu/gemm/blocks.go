@@ -158,18 +158,20 @@ func (w *Workspace) readA(b *block, kb int) {
 		b.left, b.lda = (*float32)(w.left.at(b.m0, k0).p), w.left.ld
 		return
 	}
+	row, column := b.m0, k0
+	if w.TransA {
+		row, column = k0, b.m0
+	}
+	from := w.left.at(row, column)
 	b.left, b.lda = &b.a[0], rowStride
-	if w.layout.packTiles != nil {
+	switch {
+	case w.layout.packTiles != nil:
 		b.lda = w.tileStride(k)
-		from := w.left.at(b.m0, k0)
-		if w.TransA {
-			from = w.left.at(k0, b.m0)
-		}
 		w.layout.packTiles(&b.a[0], b.lda, from, w.TransA, b.h, b.m, k, &b.rows)
-	} else if w.TransA {
-		w.layout.packRowsT(&b.a[0], w.left.at(k0, b.m0), b.m, k, &b.rows)
-	} else {
-		w.layout.packRows(&b.a[0], w.left.at(b.m0, k0), b.m, k)
+	case w.TransA:
+		w.layout.packRowsT(&b.a[0], from, b.m, k, &b.rows)
+	default:
+		w.layout.packRows(&b.a[0], from, b.m, k)
 	}
 }
 
