@@ -183,6 +183,9 @@ func launchHeads(l Launcher, k *attentionKernel, total, from, some int, params *
 		params.F32(s.Softcap).F32(s.Scale / s.Softcap)
 	}
 	blocks := (int64(total)/k.tile + int64(s.Seqs)) * int64(some)
+	if most := l.Processors(); k.persistent && most > 0 {
+		blocks = min(blocks, int64(most))
+	}
 	l.Launch(&k.Kernel, Dim3{uint32(blocks), 1, 1}, Dim3{k.threads, 1, 1}, k.Shared, params)
 }
 

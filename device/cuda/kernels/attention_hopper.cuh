@@ -34,10 +34,14 @@ template <int BM, int BN> struct TilesOfKeys {
   int key, left; // the first key of the next tile, and the number of tiles left
   METHOD bool find(const Shape &a) {
     if (!find_place<BM>(place, a, a.cu_q, true)) return false;
+    begin(a);
+    return true;
+  }
+  // begin sets the first tile of the place.
+  METHOD void begin(const Shape &a) {
     Range keys = keys_seen(place, place.first, BM, a.window);
     key = keys.high > 0 ? (keys.high - 1) / BN * BN : 0;
     left = keys.high > keys.low ? key / BN - keys.low / BN + 1 : 0;
-    return true;
   }
   METHOD int gap() const { return place.first + place.shift() - key; } // distance from key to the place of the block's first query
   METHOD int rows() const { return place.nk - key; }                   // number of keys from key on
@@ -92,17 +96,17 @@ template <int F, int G> DEV void add_tile_product(float (&c)[F][4], u32 (&p)[G][
 
 // clear_rows sets the rows of a tile from first on to zero, with one warp. They belong to another
 // sequence, and nothing in them, not even an infinity, may affect a sum over rows.
-template <int ROWS_OF_TILE, int D> DEV void clear_rows(u32 tile, int first) {
+template <int ROWS_OF_TILE, int D> DEV void clear_rows(u32 tile, int first, int thread = threadIdx_x) {
 #pragma clang loop unroll(disable)
-  for (int at = (threadIdx_x & 31) + first * 8; at < ROWS_OF_TILE * 8; at += 32)
+  for (int at = (thread & 31) + first * 8; at < ROWS_OF_TILE * 8; at += 32)
 #pragma unroll
     for (int panel = 0; panel < D / PANEL; panel++)
       asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(tile + panel * ROWS_OF_TILE * PANEL_PITCH + at * 16), "r"(0) : "memory");
 }
 
-// arrive_cleared is called by a warp after clear_rows. It makes the warp's stores visible to wgmma
-// and arrives at the barrier once for the warp.
-DEV void arrive_cleared(u32 barrier) {
+// arrive_stored makes the warp's stores to shared memory visible to wgmma and TMA, and arrives at
+// the barrier once for the warp.
+DEV void arrive_stored(u32 barrier) {
   fence_async();
   sync_warp();
   if ((threadIdx_x & 31) == 0) arrive(barrier);
@@ -119,9 +123,10 @@ DEV void release(u32 barrier) {
 // own is the warpgroup's first one. Row 0 of the tile is row first of a sequence of n rows that
 // begins at row base of dst.
 template <int D, int TILE>
-DEV void store_rows(bf16 *dst, i64 stride, const float (&c)[D / 8][4], const float (&factor)[2], int own, i64 base, int first, int n, int head, u32 tile) {
+DEV void store_rows(bf16 *dst, i64 stride, const float (&c)[D / 8][4], const float (&factor)[2], int own, i64 base, int first, int n, int head, u32 tile,
+                    int thread = threadIdx_x) {
   auto at = [&](int row, int chunk) { return tile + chunk / 8 * TILE * PANEL_PITCH + row * PANEL_PITCH + (((chunk ^ row) & 7) << 4); };
-  int lane = threadIdx_x & 31, row = own + row_of_thread();
+  int lane = thread & 31, row = own + row_of_thread(thread);
   sync_warp();
 #pragma unroll
   for (int n = 0; n < D / 8; n++)

@@ -52,6 +52,8 @@ func (l *limits) Slower(kernels.Lacking, int) {}
 
 func (l *limits) SharedBytes() int { return 99 << 10 }
 
+func (l *limits) Processors() int { return 132 }
+
 func (l *limits) MostWork(device.DType) float64 { return 0 }
 
 func (l *limits) Scratch(n int64) device.Mem {
