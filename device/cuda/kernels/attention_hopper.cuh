@@ -118,11 +118,18 @@ DEV void release(u32 barrier) {
   if ((threadIdx_x & 31) == 0) arrive(barrier);
 }
 
+// load_chunk reads 16 bytes of shared memory.
+DEV u32x4 load_chunk(u32 at) {
+  u32x4 x;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(at));
+  return x;
+}
+
 // store_rows multiplies c, this warp's rows g and g+8, by factor, rounds it and writes it to dst.
 // The rows pass through the warp's own part of a tile in shared memory. The tile has TILE rows, and
 // own is the warpgroup's first one. Row 0 of the tile is row first of a sequence of n rows that
-// begins at row base of dst.
-template <int D, int TILE>
+// begins at row base of dst. TOGETHER chunks of 16 bytes are on their way at a time.
+template <int D, int TILE, int TOGETHER = 1>
 DEV void store_rows(bf16 *dst, i64 stride, const float (&c)[D / 8][4], const float (&factor)[2], int own, i64 base, int first, int n, int head, u32 tile,
                     int thread = threadIdx_x) {
   auto at = [&](int row, int chunk) { return tile + chunk / 8 * TILE * PANEL_PITCH + row * PANEL_PITCH + (((chunk ^ row) & 7) << 4); };
@@ -139,11 +146,20 @@ DEV void store_rows(bf16 *dst, i64 stride, const float (&c)[D / 8][4], const flo
   row -= lane >> 2; // now the warp's first row
   int rows = min_i(16, n - first - row);
   dst += (base + first + row) * stride + (i64)head * D;
+  if (TOGETHER > 1 && rows == 16) {
+#pragma clang loop unroll(disable)
+    for (int from = lane; from < 2 * D; from += 32 * TOGETHER) {
+      u32x4 x[TOGETHER];
+#pragma unroll
+      for (int j = 0; j < TOGETHER; j++) x[j] = load_chunk(at(row + (from + 32 * j) / (D / 8), (from + 32 * j) % (D / 8)));
+#pragma unroll
+      for (int j = 0; j < TOGETHER; j++) *(u32x4 *)(dst + (from + 32 * j) / (D / 8) * stride + (from + 32 * j) % (D / 8) * 8) = x[j];
+    }
+    return;
+  }
 #pragma clang loop unroll(disable)
   for (int i = lane; i < rows * (D / 8); i += 32) {
     int r = i / (D / 8), chunk = i % (D / 8);
-    u32x4 x;
-    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(at(row + r, chunk)));
-    *(u32x4 *)(dst + r * stride + chunk * 8) = x;
+    *(u32x4 *)(dst + r * stride + chunk * 8) = load_chunk(at(row + r, chunk));
   }
 }

@@ -86,6 +86,7 @@ template <int D, int BN> struct HopperForward {
   // and for each buffer of Q, of K and of V one for filled and one for free.
   static constexpr int Q_FILLED = V_AT + STAGES * TILE_BYTES, Q_FREE = Q_FILLED + 8 * SLOTS, V_RAW = Q_FREE + 8 * SLOTS, K_FILLED = V_RAW + 8,
                        K_FREE = K_FILLED + 8 * STAGES, V_FILLED = K_FREE + 8 * STAGES, V_FREE = V_FILLED + 8 * STAGES, PIECES_AT = (V_FREE + 8 * STAGES + 15) / 16 * 16, NOTES_AT = PIECES_AT + 16;
+  static constexpr int TOGETHER = D == 192 ? 1 : D <= 128 ? D / 16 : 8; // for store_rows
   static constexpr float SLACK = 8.0f;
   using Work = TilesOfKeys<BM, BN>;
 
@@ -171,6 +172,13 @@ template <int D, int BN> struct HopperForward {
   // tile's first key to the place of this thread's first query.
   DEV void mask(float (&s)[BN / 8][4], int gap, int window) {
     gap -= (threadIdx_x & 3) * 2;
+    if (window == 0) { // most cases, with fewer instructions
+#pragma unroll
+      for (int n = 0; n < BN / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) s[n][e] = gap >= n * 8 + (e & 1) - (e >> 1) * 8 ? s[n][e] : -INFINITY_F;
+      return;
+    }
     Seen seen = seen_within(window);
 #pragma unroll
     for (int n = 0; n < BN / 8; n++)
@@ -332,7 +340,7 @@ template <int D, int BN> struct HopperForward {
       if (lse && (thread & 3) == 0 && r < w.nq) lse[w.head * a.tq + w.q0 + r] = m[half] * a.scale + log2_approx(sum) * LN2;
     }
     sync_some<128>(1 + number); // every warp's products have read Q
-    store_rows<D, BM>(out, (i64)a.heads * D, o, inverse, number * ROWS, w.q0, w.first, w.nq, w.head, tile, thread);
+    store_rows<D, BM, TOGETHER>(out, (i64)a.heads * D, o, inverse, number * ROWS, w.q0, w.first, w.nq, w.head, tile, thread);
   }
 
   METHOD void run(bf16 *out, float *lse, const TensorMap *q, const TensorMap *k, const TensorMap *v, const Shape &a, u32 shared) {
