@@ -3,22 +3,24 @@
 //
 // There are at most as many blocks as multiprocessors. A block computes one piece of work after
 // another: BM queries of a head. It goes over the keys in tiles of BN from the last to the first.
-// The producer warp brings the next piece's Q, K and V while the consumers finish a piece. While a warpgroup turns scores into exponentials, tensor cores multiply P·V of the tile
-// before and Q·Kᵀ of the next for it, or work for the other warpgroup.
+// The producer warp brings the next piece's Q, K and V while the consumers finish a piece.
+//
+// While a warpgroup turns scores into exponentials, tensor cores multiply P·V of the tile before and
+// Q·Kᵀ of the next for it, or work for the other warpgroup.
 #pragma once
 
 #include "attention_hopper.cuh"
 
-// Pieces are the pieces of work of a block, one after another: BM queries of a head each. The lanes
-// of a warp find them together.
+// Pieces finds a block's pieces of work, one after another. A piece is BM queries of a head. The
+// lanes of a warp work together, one for each of 32 sequences.
 //
-// All pieces have numbers. 32 sequences come after another. Of these, later queries come first,
-// because causal attention gives them more keys. The pieces of equal queries are numbered by
-// sequence and then by head. Blocks take pieces round by round, in every second round in reverse
-// order, so that all blocks get about the same work.
+// All pieces of a launch have numbers, group after group of 32 sequences. In a group the last
+// queries come first, because causal attention gives them the most keys. Pieces with equal first
+// queries are ordered by sequence, then by head. In each round every block takes one piece. The
+// blocks take them in reverse order in every second round, so all blocks get about the same work.
 template <int BM> struct Pieces {
-  u32 round = 0, passed = 0;
-  int sequence = 0, tile = -1; // passed: the number of pieces of earlier queries
+  u32 round = 0, passed = 0; // passed: the number of pieces before those of the current tile
+  int sequence = 0, tile = -1; // the group's first sequence; the tile of queries, −1: not yet known
 
   // next finds the block's next piece, and returns false if there is none.
   METHOD bool next(Place &p, const Shape &a) {
@@ -69,8 +71,9 @@ template <int BM> struct Pieces {
   }
 };
 
-// Ring counts the uses of STAGES buffers in turn. filled is the parity of a buffer's phase in which
-// it is filled, free that of the phase in which it became free.
+// Ring counts how many buffers have been used, of STAGES that are used in turn. stage is the current
+// buffer. filled and free are the parities of the phases in which its barriers report that it is
+// filled and that its last use has ended.
 template <int STAGES> struct Ring {
   u32 uses = 0;
   METHOD u32 stage() const { return uses % STAGES; }
@@ -83,7 +86,8 @@ template <int D, int BN> struct HopperForward {
   static constexpr int TILE_BYTES = BN * D * 2, Q_BYTES = BM * D * 2;
   static constexpr int K_AT = SLOTS * Q_BYTES, V_AT = K_AT + STAGES * TILE_BYTES;
   // Barriers of 8 bytes: V_RAW for a tile of V whose rows of another sequence are yet to be cleared,
-  // and for each buffer of Q, of K and of V one for filled and one for free.
+  // and for each buffer of Q, K and V one for filled and one for free. Both warpgroups free every
+  // buffer, even if one of them has no rows.
   static constexpr int Q_FILLED = V_AT + STAGES * TILE_BYTES, Q_FREE = Q_FILLED + 8 * SLOTS, V_RAW = Q_FREE + 8 * SLOTS, K_FILLED = V_RAW + 8,
                        K_FREE = K_FILLED + 8 * STAGES, V_FILLED = K_FREE + 8 * STAGES, V_FREE = V_FILLED + 8 * STAGES, PIECES_AT = (V_FREE + 8 * STAGES + 15) / 16 * 16, NOTES_AT = PIECES_AT + 16;
   static constexpr int TOGETHER = D == 192 ? 1 : D <= 128 ? D / 16 : 8; // for store_rows
@@ -97,9 +101,9 @@ template <int D, int BN> struct HopperForward {
   //
   //  - LEFT: its number of tiles of keys; −1: there is no more piece
   //  - GAP: the distance from the last tile's first key to the place of the first query
-  //  - ROW, ROWS: the first query over all sequences, and the number of queries from there on
+  //  - ROW, QUERIES: the first query over all sequences, and the sequence's number of queries from there on
   //  - HEAD: the query head
-  enum Note { LEFT, GAP, ROW, ROWS_LEFT, HEAD, NOTES };
+  enum Note { LEFT, GAP, ROW, QUERIES, HEAD, NOTES };
   DEV void note(u32 shared, int slot, Note which, int v) { store_shared(shared + NOTES_AT + (slot * NOTES + which) * 4, (u32)v); }
   DEV int noted(u32 shared, int slot, Note which) {
     int v;
@@ -107,8 +111,8 @@ template <int D, int BN> struct HopperForward {
     return v;
   }
 
-  // produce is run by the producer warp: for one piece after another it has the TMA unit copy Q and
-  // the tiles of K and V to shared memory. K comes a tile ahead of V.
+  // produce is run by the producer warp: for one piece after another it writes the notes and has the
+  // TMA unit copy Q and the tiles of K and V to shared memory.
   DEV void produce(const TensorMap *q, const TensorMap *k, const TensorMap *v, const Shape &a, u32 shared) {
     bool first = (threadIdx_x & 31) == 0;
     Ring<STAGES> at;
@@ -122,14 +126,14 @@ template <int D, int BN> struct HopperForward {
       pieces.keep(shared + PIECES_AT);
       Ring<SLOTS> slot{pieces.round - 1};
       int query = (int)w.place.q0 + w.place.first, queries = w.place.nq - w.place.first, row = (int)w.place.k0 + w.key, rows = w.rows(), left = w.left;
-      asm volatile("" : "+r"(query), "+r"(queries), "+r"(row), "+r"(rows)); // few registers keep these, rather than the place
+      asm volatile("" : "+r"(query), "+r"(queries), "+r"(row), "+r"(rows)); // registers hold these, not all of the place
       wait_for(shared + Q_FREE + 8 * slot.stage(), slot.free());
       if (first) {
         u32 filled = shared + Q_FILLED + 8 * slot.stage();
         note(shared, slot.stage(), LEFT, left);
         note(shared, slot.stage(), GAP, rows - queries);
         note(shared, slot.stage(), ROW, query);
-        note(shared, slot.stage(), ROWS_LEFT, queries);
+        note(shared, slot.stage(), QUERIES, queries);
         note(shared, slot.stage(), HEAD, w.place.head);
         if (left < 0) {
           arrive(filled);
@@ -140,13 +144,13 @@ template <int D, int BN> struct HopperForward {
       }
       if (left < 0) return;
       int kv_heads = a.kv_heads;
-      asm volatile("" : "+r"(kv_heads));
+      asm volatile("" : "+r"(kv_heads)); // so that no register holds the quotient in the next piece
       int shared_by = a.heads / kv_heads, column = w.place.head / shared_by * D;
 #pragma clang loop unroll(disable)
       for (; left > 0; left--) {
         u32 stage = at.stage();
         bool ragged = rows < BN;
-        asm volatile("" : "+r"(column));
+        asm volatile("" : "+r"(column)); // so that no registers hold the columns of panels
         wait_for(shared + K_FREE + 8 * stage, at.free());
         if (first) fill(shared + K_AT + stage * TILE_BYTES, k, column, row, shared + K_FILLED + 8 * stage);
         wait_for(shared + V_FREE + 8 * stage, at.free());
@@ -168,6 +172,7 @@ template <int D, int BN> struct HopperForward {
     arrive_and_expect(filled, TILE_BYTES);
     copy_tile<BN, D>(to, map, column, row, filled);
   }
+
   // mask sets the scores of keys that a query does not see to −∞. gap is the distance from the
   // tile's first key to the place of this thread's first query.
   DEV void mask(float (&s)[BN / 8][4], int gap, int window) {
@@ -249,7 +254,7 @@ template <int D, int BN> struct HopperForward {
       wait_for(shared + Q_FILLED + 8 * slot, piece.filled());
       int left = noted(shared, slot, LEFT);
       if (left < 0) return;
-      bool both = noted(shared, slot, ROWS_LEFT) > ROWS;
+      bool both = noted(shared, slot, QUERIES) > ROWS;
       if (both || number == 0) attend(slot, left, both, at, number, out, lse, a, shared);
       else skip(left, at, shared);
       arrive_stored(shared + Q_FREE + 8 * slot);
@@ -320,7 +325,7 @@ template <int D, int BN> struct HopperForward {
     Place w;
     w.q0 = 0;
     w.first = noted(shared, slot, ROW);
-    w.nq = w.first + noted(shared, slot, ROWS_LEFT);
+    w.nq = w.first + noted(shared, slot, QUERIES);
     w.head = noted(shared, slot, HEAD);
     finish(w, number, out, lse, a, tile);
   }

@@ -75,7 +75,7 @@ type rig struct {
 	sm90a      bool                   // attention uses kernels for sm_90a
 	shared     int                    // bytes of shared memory that a block may have; 0: the least of all GPUs
 	most       float64                // most FLOPs of a launch; 0: any number
-	processors int                    // multiprocessors; 0: one
+	processors int                    // multiprocessors that launches may count on; 0: one
 	blocks     int                    // blocks that take turns; 0: one after another on each thread
 	period     int64                  // see ptx.Launch; 0: as on a GPU
 	steady     bool                   // blocks that may wait for others run so that none waits, for reproducible counts
