@@ -30,6 +30,9 @@ func (l *limits) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int,
 	if strings.HasSuffix(k.Module, "_sm90a") {
 		most = 227 << 10
 		l.hopper++
+		if strings.Contains(k.Name, "forward") && grid.X > 132 {
+			l.t.Errorf("%s: %d blocks on 132 multiprocessors", k.Name, grid.X)
+		}
 	}
 	if shared > k.Shared || shared > most {
 		l.t.Errorf("%s: %d bytes of shared memory, the kernel says at most %d", k.Name, shared, k.Shared)
