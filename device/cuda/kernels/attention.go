@@ -148,7 +148,7 @@ func attentionFlags(reads, writes bool) (flags int) {
 // launchAttention enqueues the kernel k for all heads; total is the number of queries or keys that
 // it tiles. If one launch would exceed the launcher's MostWork, it splits the heads over several
 // launches. A head needs products matrix products. The function first appends the parameters before
-// the shape's. The split changes no bit, because no thread block works on more than one head.
+// the shape's. The split changes no bit, because no sum is over heads of two launches.
 func launchAttention(l Launcher, k *attentionKernel, total, heads, products int, first func(p *Params) *Params, s op.AttentionShape, dt device.DType, qStride, kStride, flags int) {
 	some := headsAtOnce(l.MostWork(dt), heads, products, s)
 	for from := 0; from < heads; from += some {
