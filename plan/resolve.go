@@ -75,14 +75,13 @@ func Resolve(q Request) (*Run, error) {
 }
 
 // place resolves the request with hidden states where it asks for them. If it leaves that open and the run does not fit
-// with them on the device, a step has several rounds, or hidden states go to the host.
+// with them on the device, a step has several rounds, or hidden states go to the host. Rounds are also tried where data
+// would go to disk.
 func place(q Request) (*Run, error) {
 	r, err := choose(q)
 	var lack *NotFitting
-	if errors.As(err, &lack) && q.Rounds == 0 && !r.EvalOnly {
-		if v := fittingRounds(q); v != nil {
-			return v, nil
-		}
+	if q.Rounds == 0 && !q.EvalOnly && (errors.As(err, &lack) || err == nil && r.StateOnDisk != nil) {
+		r, err = fittingRounds(q, r, err)
 	}
 	if errors.As(err, &lack) && lack.Where == "device" && r.maySendHidden(q) {
 		far := q

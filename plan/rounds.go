@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"mt/layers/schedule"
 )
@@ -110,27 +111,35 @@ func (r *Run) chooseRounds(q Request, open Run) {
 	}
 }
 
-// fittingRounds resolves a request that does not fit in one round with the number of rounds that makes the shortest step
-// of those that fit; nil: none does.
-func fittingRounds(q Request) (best *Run) {
-	least := 0.0
+// fittingRounds returns the plan in several rounds with the shortest step, for a request whose plan in one round does not
+// fit or has data on disk. The arguments one and err are the latter plan and its error. Rounds replace data on disk only
+// if they need no disk and make the step shorter. If no number of rounds fits, the error has the least need of all.
+func fittingRounds(q Request, one *Run, err error) (*Run, error) {
+	best, least, lack := one, math.Inf(1), (*NotFitting)(nil)
+	if err == nil {
+		least = one.stepSeconds(one.saveOptions())
+		q.StateDir, q.ParamDir = false, false
+	}
+	errors.As(err, &lack)
 	for n := 2; n <= q.Rows; n *= 2 {
 		q.Rounds = n
-		r, err := choose(q)
-		var bad *BadDepth
-		if errors.As(err, &bad) {
-			return nil
-		} else if err != nil {
-			continue
-		}
-		if t := r.stepSeconds(r.saveOptions()); best == nil || t < least {
-			best, least = r, t
+		r, failed := choose(q)
+		var less *NotFitting
+		switch {
+		case failed == nil:
+			if t := r.stepSeconds(r.saveOptions()); t < least {
+				best, err, lack, least = r, nil, nil, t
+			}
+		case !errors.As(failed, &less):
+			return best, err
+		case lack != nil && less.Where == lack.Where && less.Need < lack.Need:
+			best, err, lack = r, less, less
 		}
 		if n >= r.Limits.MicroBatches {
 			break
 		}
 	}
-	return best
+	return best, err
 }
 
 // moreBuffers returns n, a number of buffers to add, in a run with rounds: more copies are in progress there. Otherwise

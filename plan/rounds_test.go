@@ -101,6 +101,64 @@ func TestRoundsAreAWayOut(t *testing.T) {
 	}
 }
 
+// TestLackingRounds: a run that does not fit even in rounds says what it needs in rounds, which is less than in one.
+func TestLackingRounds(t *testing.T) {
+	need := func(rounds int, budget int64) int64 {
+		q := inRounds(t, 512)
+		q.Rounds, q.HostMemory = rounds, budget
+		_, err := Resolve(q)
+		var lack *NotFitting
+		if !errors.As(err, &lack) {
+			t.Fatal(err)
+		}
+		return lack.Need
+	}
+	one, several := need(1, 1<<30), need(0, 1<<30)
+	if several > one*3/4 {
+		t.Errorf("the run needs %d bytes in rounds, and %d in one", several, one)
+	}
+	q := inRounds(t, 512)
+	for q.HostMemory = several; ; q.HostMemory += q.HostMemory / 100 {
+		if r, err := Resolve(q); err == nil {
+			if q.HostMemory > several*21/20 || r.StepRounds() == 1 {
+				t.Errorf("%d rounds fit in %d bytes, not in the %d that the error named", r.StepRounds(), q.HostMemory, several)
+			}
+			break
+		}
+	}
+}
+
+// TestRoundsBeforeDisks: a run that would need disks in one round has rounds, if these need none and make its step
+// shorter.
+func TestRoundsBeforeDisks(t *testing.T) {
+	for name, c := range map[string]struct {
+		rows   int
+		rounds bool
+		change func(*Request)
+	}{
+		"512 rows":               {512, true, nil},
+		"one round asked for":    {512, false, func(q *Request) { q.Rounds = 1 }},
+		"a recorded order":       {512, false, func(q *Request) { q.AnyOrder = false }},
+		"states on disks anyway": {128, false, func(q *Request) { q.HostMemory = 100 << 30 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := inRounds(t, c.rows)
+			if q.StateDir, q.HostMemory = true, 160<<30; c.change != nil {
+				c.change(&q)
+			}
+			r := resolve(t, q)
+			if over := beyond(r, q); over != "" || (r.StepRounds() > 1) != c.rounds || (r.StateOnDisk == nil) != c.rounds {
+				t.Errorf("%d rounds, want several: %t; on disk %v: %s", r.StepRounds(), c.rounds, r.StateOnDisk, over)
+			}
+			for q.Rounds, q.StateDir = 2, false; c.rounds && q.Rounds <= 64; q.Rounds *= 2 {
+				if other, err := Resolve(q); err == nil && other.stepSeconds(other.saveOptions()) < r.stepSeconds(r.saveOptions()) {
+					t.Errorf("%d rounds make a shorter step than %d", other.StepRounds(), r.StepRounds())
+				}
+			}
+		})
+	}
+}
+
 // TestMemoryOfRounds: every round fits in the memory that the plan has for one, however its micro-batches are divided.
 func TestMemoryOfRounds(t *testing.T) {
 	for bound := 1; bound <= 12; bound++ {

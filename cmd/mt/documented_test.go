@@ -14,11 +14,11 @@ import (
 // documented matches a block of a page that starts with an mt plan command, and captures the command and its output.
 var documented = regexp.MustCompile("(?s)```\n\\$ mt (plan [^\n]*)\n(.*?)\n```")
 
-// TestDocumentedPlans: the plans on pages of docs equal the output of mt. A line of … matches any lines. Plans that
+// TestDocumentedPlans: the plans in the README and on pages of docs equal the output of mt. A line of … matches any lines. Plans that
 // need other files are skipped. Only one in four plans for several hosts is tested, since these take a minute.
 func TestDocumentedPlans(t *testing.T) {
 	testkit.LongOnly(t)
-	pages := testkit.Must(filepath.Glob("../../docs/*.md"))(t)
+	pages := append(testkit.Must(filepath.Glob("../../docs/*.md"))(t), "../../README.md")
 	found := 0
 	for _, page := range pages {
 		raw := testkit.Must(os.ReadFile(page))(t)
@@ -43,8 +43,8 @@ func TestDocumentedPlans(t *testing.T) {
 			})
 		}
 	}
-	if found < 3 {
-		t.Errorf("docs have %d plans, want at least 3, of devices, planning and scaling", found)
+	if found < 4 {
+		t.Errorf("%d plans are documented, want at least 4, of devices, planning, scaling and the README", found)
 	}
 }
 

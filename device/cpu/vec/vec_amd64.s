@@ -196,13 +196,12 @@ done:
 	RET
 
 // func scaleAVX512(y *float32, x *float32, n int, a float32)
-// Requires: AVX, AVX512F, BMI2, SSE
+// Requires: AVX, AVX512F, BMI2
 TEXT ·scaleAVX512(SB), NOSPLIT, $0-28
 	MOVQ         y+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         n+16(FP), DX
-	MOVSS        a+24(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS a+24(FP), Z0
 
 many:
 	CMPQ    DX, $0x00000040
@@ -250,13 +249,12 @@ done:
 	RET
 
 // func shiftAVX512(y *float32, x *float32, n int, a float32)
-// Requires: AVX, AVX512F, BMI2, SSE
+// Requires: AVX, AVX512F, BMI2
 TEXT ·shiftAVX512(SB), NOSPLIT, $0-28
 	MOVQ         y+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         n+16(FP), DX
-	MOVSS        a+24(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS a+24(FP), Z0
 
 many:
 	CMPQ    DX, $0x00000040
@@ -304,14 +302,13 @@ done:
 	RET
 
 // func scaleMulAVX512(y *float32, x *float32, w *float32, n int, a float32)
-// Requires: AVX, AVX512F, BMI2, SSE
+// Requires: AVX, AVX512F, BMI2
 TEXT ·scaleMulAVX512(SB), NOSPLIT, $0-36
 	MOVQ         y+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         w+16(FP), DX
 	MOVQ         n+24(FP), BX
-	MOVSS        a+32(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS a+32(FP), Z0
 
 many:
 	CMPQ    BX, $0x00000040
@@ -583,7 +580,7 @@ done:
 	RET
 
 // func normGradAVX512(dx *float32, dw *float32, dy *float32, x *float32, w *float32, n int, rstd float32, c float32)
-// Requires: AVX, AVX512F, BMI2, SSE
+// Requires: AVX, AVX512F, BMI2
 TEXT ·normGradAVX512(SB), NOSPLIT, $0-56
 	MOVQ         dx+0(FP), AX
 	MOVQ         dw+8(FP), CX
@@ -591,10 +588,8 @@ TEXT ·normGradAVX512(SB), NOSPLIT, $0-56
 	MOVQ         x+24(FP), BX
 	MOVQ         w+32(FP), SI
 	MOVQ         n+40(FP), DI
-	MOVSS        rstd+48(FP), X0
-	VBROADCASTSS X0, Z0
-	MOVSS        c+52(FP), X1
-	VBROADCASTSS X1, Z1
+	VBROADCASTSS rstd+48(FP), Z0
+	VBROADCASTSS c+52(FP), Z1
 
 many:
 	CMPQ         DI, $0x00000020
@@ -670,7 +665,7 @@ done:
 	RET
 
 // func normGradAddAVX512(dx *float32, dw *float32, dy *float32, x *float32, w *float32, n int, rstd float32, c float32)
-// Requires: AVX, AVX512F, BMI2, SSE
+// Requires: AVX, AVX512F, BMI2
 TEXT ·normGradAddAVX512(SB), NOSPLIT, $0-56
 	MOVQ         dx+0(FP), AX
 	MOVQ         dw+8(FP), CX
@@ -678,10 +673,8 @@ TEXT ·normGradAddAVX512(SB), NOSPLIT, $0-56
 	MOVQ         x+24(FP), BX
 	MOVQ         w+32(FP), SI
 	MOVQ         n+40(FP), DI
-	MOVSS        rstd+48(FP), X0
-	VBROADCASTSS X0, Z0
-	MOVSS        c+52(FP), X1
-	VBROADCASTSS X1, Z1
+	VBROADCASTSS rstd+48(FP), Z0
+	VBROADCASTSS c+52(FP), Z1
 
 many:
 	CMPQ         DI, $0x00000020
@@ -765,15 +758,14 @@ done:
 	RET
 
 // func rotateAVX512(x *float32, cos *float32, sin *float32, half int, heads int, stride int, sign float32)
-// Requires: AVX, AVX512F, BMI2, SSE
+// Requires: AVX, AVX512F, BMI2
 TEXT ·rotateAVX512(SB), NOSPLIT, $0-52
 	MOVQ         x+0(FP), AX
 	MOVQ         cos+8(FP), CX
 	MOVQ         sin+16(FP), DX
 	MOVQ         half+24(FP), BX
 	MOVQ         stride+40(FP), SI
-	MOVSS        sign+48(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS sign+48(FP), Z0
 	SHLQ         $0x02, SI
 	MOVQ         BX, DI
 	SHLQ         $0x02, DI
@@ -925,70 +917,68 @@ TEXT ·expSumAVX512(SB), NOSPLIT, $0-36
 	MOVQ         x+8(FP), AX
 	MOVQ         dst+0(FP), CX
 	MOVQ         n+16(FP), DX
-	MOVSS        scale+24(FP), X0
-	VBROADCASTSS X0, Z0
-	MOVSS        shift+28(FP), X3
-	VBROADCASTSS X3, Z3
-	VMOVUPS      cc2d00000<>+0(SB), Z4
-	VMOVUPS      c42b20000<>+0(SB), Z5
-	VMOVUPS      c3fb8aa3b<>+0(SB), Z6
-	VMOVUPS      c4b400000<>+0(SB), Z7
-	VMOVUPS      c3f317200<>+0(SB), Z8
-	VMOVUPS      c35bfbe8e<>+0(SB), Z9
-	VMOVUPS      c3f800000<>+0(SB), Z10
-	VMOVUPS      c3efffffe<>+0(SB), Z11
-	VMOVUPS      c3e2aaa49<>+0(SB), Z12
-	VMOVUPS      c3d2aac79<>+0(SB), Z13
-	VMOVUPS      c3c091d10<>+0(SB), Z14
-	VMOVUPS      c3ab511e8<>+0(SB), Z15
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
+	VBROADCASTSS scale+24(FP), Z0
+	VBROADCASTSS shift+28(FP), Z1
+	VMOVUPS      cc2d00000<>+0(SB), Z2
+	VMOVUPS      c42b20000<>+0(SB), Z3
+	VMOVUPS      c3fb8aa3b<>+0(SB), Z4
+	VMOVUPS      c4b400000<>+0(SB), Z5
+	VMOVUPS      c3f317200<>+0(SB), Z6
+	VMOVUPS      c35bfbe8e<>+0(SB), Z7
+	VMOVUPS      c3f800000<>+0(SB), Z8
+	VMOVUPS      c3efffffe<>+0(SB), Z9
+	VMOVUPS      c3e2aaa49<>+0(SB), Z10
+	VMOVUPS      c3d2aac79<>+0(SB), Z11
+	VMOVUPS      c3c091d10<>+0(SB), Z12
+	VMOVUPS      c3ab511e8<>+0(SB), Z13
+	VPXORD       Z14, Z14, Z14
+	VPXORD       Z15, Z15, Z15
 
 many:
 	CMPQ         DX, $0x00000020
 	JL           one
 	VMOVUPS      (AX), Z16
-	VFMSUB213PS  Z3, Z0, Z16
-	VMOVUPS      Z4, Z17
+	VFMSUB213PS  Z1, Z0, Z16
+	VMOVUPS      Z2, Z17
 	VMAXPS       Z16, Z17, Z16
-	VMOVUPS      Z5, Z17
+	VMOVUPS      Z3, Z17
 	VMINPS       Z16, Z17, Z16
-	VMOVUPS      Z7, Z17
-	VFMADD231PS  Z6, Z16, Z17
-	VSUBPS       Z7, Z17, Z17
-	VFNMADD231PS Z8, Z17, Z16
-	VFNMADD231PS Z9, Z17, Z16
-	VMOVUPS      Z15, Z18
-	VFMADD213PS  Z14, Z16, Z18
-	VFMADD213PS  Z13, Z16, Z18
+	VMOVUPS      Z5, Z17
+	VFMADD231PS  Z4, Z16, Z17
+	VSUBPS       Z5, Z17, Z17
+	VFNMADD231PS Z6, Z17, Z16
+	VFNMADD231PS Z7, Z17, Z16
+	VMOVUPS      Z13, Z18
 	VFMADD213PS  Z12, Z16, Z18
 	VFMADD213PS  Z11, Z16, Z18
 	VFMADD213PS  Z10, Z16, Z18
-	VFMADD213PS  Z10, Z16, Z18
+	VFMADD213PS  Z9, Z16, Z18
+	VFMADD213PS  Z8, Z16, Z18
+	VFMADD213PS  Z8, Z16, Z18
 	VSCALEFPS    Z17, Z18, Z16
 	VMOVUPS      Z16, (CX)
-	VADDPS       Z16, Z1, Z1
+	VADDPS       Z16, Z14, Z14
 	VMOVUPS      64(AX), Z16
-	VFMSUB213PS  Z3, Z0, Z16
-	VMOVUPS      Z4, Z17
+	VFMSUB213PS  Z1, Z0, Z16
+	VMOVUPS      Z2, Z17
 	VMAXPS       Z16, Z17, Z16
-	VMOVUPS      Z5, Z17
+	VMOVUPS      Z3, Z17
 	VMINPS       Z16, Z17, Z16
-	VMOVUPS      Z7, Z17
-	VFMADD231PS  Z6, Z16, Z17
-	VSUBPS       Z7, Z17, Z17
-	VFNMADD231PS Z8, Z17, Z16
-	VFNMADD231PS Z9, Z17, Z16
-	VMOVUPS      Z15, Z18
-	VFMADD213PS  Z14, Z16, Z18
-	VFMADD213PS  Z13, Z16, Z18
+	VMOVUPS      Z5, Z17
+	VFMADD231PS  Z4, Z16, Z17
+	VSUBPS       Z5, Z17, Z17
+	VFNMADD231PS Z6, Z17, Z16
+	VFNMADD231PS Z7, Z17, Z16
+	VMOVUPS      Z13, Z18
 	VFMADD213PS  Z12, Z16, Z18
 	VFMADD213PS  Z11, Z16, Z18
 	VFMADD213PS  Z10, Z16, Z18
-	VFMADD213PS  Z10, Z16, Z18
+	VFMADD213PS  Z9, Z16, Z18
+	VFMADD213PS  Z8, Z16, Z18
+	VFMADD213PS  Z8, Z16, Z18
 	VSCALEFPS    Z17, Z18, Z16
 	VMOVUPS      Z16, 64(CX)
-	VADDPS       Z16, Z2, Z2
+	VADDPS       Z16, Z15, Z15
 	ADDQ         $0x00000080, AX
 	ADDQ         $0x00000080, CX
 	SUBQ         $0x00000020, DX
@@ -998,26 +988,26 @@ one:
 	CMPQ         DX, $0x00000010
 	JL           tail
 	VMOVUPS      (AX), Z16
-	VFMSUB213PS  Z3, Z0, Z16
-	VMOVUPS      Z4, Z17
+	VFMSUB213PS  Z1, Z0, Z16
+	VMOVUPS      Z2, Z17
 	VMAXPS       Z16, Z17, Z16
-	VMOVUPS      Z5, Z17
+	VMOVUPS      Z3, Z17
 	VMINPS       Z16, Z17, Z16
-	VMOVUPS      Z7, Z17
-	VFMADD231PS  Z6, Z16, Z17
-	VSUBPS       Z7, Z17, Z17
-	VFNMADD231PS Z8, Z17, Z16
-	VFNMADD231PS Z9, Z17, Z16
-	VMOVUPS      Z15, Z18
-	VFMADD213PS  Z14, Z16, Z18
-	VFMADD213PS  Z13, Z16, Z18
+	VMOVUPS      Z5, Z17
+	VFMADD231PS  Z4, Z16, Z17
+	VSUBPS       Z5, Z17, Z17
+	VFNMADD231PS Z6, Z17, Z16
+	VFNMADD231PS Z7, Z17, Z16
+	VMOVUPS      Z13, Z18
 	VFMADD213PS  Z12, Z16, Z18
 	VFMADD213PS  Z11, Z16, Z18
 	VFMADD213PS  Z10, Z16, Z18
-	VFMADD213PS  Z10, Z16, Z18
+	VFMADD213PS  Z9, Z16, Z18
+	VFMADD213PS  Z8, Z16, Z18
+	VFMADD213PS  Z8, Z16, Z18
 	VSCALEFPS    Z17, Z18, Z16
 	VMOVUPS      Z16, (CX)
-	VADDPS       Z16, Z1, Z1
+	VADDPS       Z16, Z14, Z14
 	ADDQ         $0x00000040, AX
 	ADDQ         $0x00000040, CX
 	SUBQ         $0x00000010, DX
@@ -1030,40 +1020,40 @@ tail:
 	BZHIL        DX, BX, BX
 	KMOVW        BX, K1
 	VMOVUPS.Z    (AX), K1, Z16
-	VFMSUB213PS  Z3, Z0, Z16
-	VMOVUPS      Z4, Z0
+	VFMSUB213PS  Z1, Z0, Z16
+	VMOVUPS      Z2, Z0
 	VMAXPS       Z16, Z0, Z16
-	VMOVUPS      Z5, Z0
+	VMOVUPS      Z3, Z0
 	VMINPS       Z16, Z0, Z16
-	VMOVUPS      Z7, Z0
-	VFMADD231PS  Z6, Z16, Z0
-	VSUBPS       Z7, Z0, Z0
-	VFNMADD231PS Z8, Z0, Z16
-	VFNMADD231PS Z9, Z0, Z16
-	VMOVUPS      Z15, Z3
-	VFMADD213PS  Z14, Z16, Z3
-	VFMADD213PS  Z13, Z16, Z3
-	VFMADD213PS  Z12, Z16, Z3
-	VFMADD213PS  Z11, Z16, Z3
-	VFMADD213PS  Z10, Z16, Z3
-	VFMADD213PS  Z10, Z16, Z3
-	VSCALEFPS    Z0, Z3, Z16
+	VMOVUPS      Z5, Z0
+	VFMADD231PS  Z4, Z16, Z0
+	VSUBPS       Z5, Z0, Z0
+	VFNMADD231PS Z6, Z0, Z16
+	VFNMADD231PS Z7, Z0, Z16
+	VMOVUPS      Z13, Z1
+	VFMADD213PS  Z12, Z16, Z1
+	VFMADD213PS  Z11, Z16, Z1
+	VFMADD213PS  Z10, Z16, Z1
+	VFMADD213PS  Z9, Z16, Z1
+	VFMADD213PS  Z8, Z16, Z1
+	VFMADD213PS  Z8, Z16, Z1
+	VSCALEFPS    Z0, Z1, Z16
 	VMOVUPS      Z16, K1, (CX)
 	VMOVAPS.Z    Z16, K1, Z16
-	VADDPS       Z16, Z1, Z1
+	VADDPS       Z16, Z14, Z14
 
 done:
-	VADDPS        Z2, Z1, Z1
-	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPS        Y0, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X0
-	VADDPS        X0, X1, X1
-	VMOVHLPS      X1, X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSHDUP     X1, X0
-	VADDPS        X0, X1, X1
+	VADDPS        Z15, Z14, Z14
+	VEXTRACTF64X4 $0x01, Z14, Y0
+	VADDPS        Y0, Y14, Y14
+	VEXTRACTF32X4 $0x01, Y14, X0
+	VADDPS        X0, X14, X14
+	VMOVHLPS      X14, X14, X0
+	VADDPS        X0, X14, X14
+	VMOVSHDUP     X14, X0
+	VADDPS        X0, X14, X14
 	VZEROUPPER
-	MOVSS         X1, ret+32(FP)
+	MOVSS         X14, ret+32(FP)
 	RET
 
 DATA cc2d00000<>+0(SB)/4, $0xc2d00000
@@ -1287,68 +1277,66 @@ GLOBL c3ab511e8<>(SB), RODATA|NOPTR, $64
 TEXT ·sumExpAVX512(SB), NOSPLIT, $0-28
 	MOVQ         x+0(FP), AX
 	MOVQ         n+8(FP), CX
-	MOVSS        scale+16(FP), X0
-	VBROADCASTSS X0, Z0
-	MOVSS        shift+20(FP), X3
-	VBROADCASTSS X3, Z3
-	VMOVUPS      cc2d00000<>+0(SB), Z4
-	VMOVUPS      c42b20000<>+0(SB), Z5
-	VMOVUPS      c3fb8aa3b<>+0(SB), Z6
-	VMOVUPS      c4b400000<>+0(SB), Z7
-	VMOVUPS      c3f317200<>+0(SB), Z8
-	VMOVUPS      c35bfbe8e<>+0(SB), Z9
-	VMOVUPS      c3f800000<>+0(SB), Z10
-	VMOVUPS      c3efffffe<>+0(SB), Z11
-	VMOVUPS      c3e2aaa49<>+0(SB), Z12
-	VMOVUPS      c3d2aac79<>+0(SB), Z13
-	VMOVUPS      c3c091d10<>+0(SB), Z14
-	VMOVUPS      c3ab511e8<>+0(SB), Z15
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
+	VBROADCASTSS scale+16(FP), Z0
+	VBROADCASTSS shift+20(FP), Z1
+	VMOVUPS      cc2d00000<>+0(SB), Z2
+	VMOVUPS      c42b20000<>+0(SB), Z3
+	VMOVUPS      c3fb8aa3b<>+0(SB), Z4
+	VMOVUPS      c4b400000<>+0(SB), Z5
+	VMOVUPS      c3f317200<>+0(SB), Z6
+	VMOVUPS      c35bfbe8e<>+0(SB), Z7
+	VMOVUPS      c3f800000<>+0(SB), Z8
+	VMOVUPS      c3efffffe<>+0(SB), Z9
+	VMOVUPS      c3e2aaa49<>+0(SB), Z10
+	VMOVUPS      c3d2aac79<>+0(SB), Z11
+	VMOVUPS      c3c091d10<>+0(SB), Z12
+	VMOVUPS      c3ab511e8<>+0(SB), Z13
+	VPXORD       Z14, Z14, Z14
+	VPXORD       Z15, Z15, Z15
 
 many:
 	CMPQ         CX, $0x00000020
 	JL           one
 	VMOVUPS      (AX), Z16
-	VFMSUB213PS  Z3, Z0, Z16
-	VMOVUPS      Z4, Z17
+	VFMSUB213PS  Z1, Z0, Z16
+	VMOVUPS      Z2, Z17
 	VMAXPS       Z16, Z17, Z16
-	VMOVUPS      Z5, Z17
+	VMOVUPS      Z3, Z17
 	VMINPS       Z16, Z17, Z16
-	VMOVUPS      Z7, Z17
-	VFMADD231PS  Z6, Z16, Z17
-	VSUBPS       Z7, Z17, Z17
-	VFNMADD231PS Z8, Z17, Z16
-	VFNMADD231PS Z9, Z17, Z16
-	VMOVUPS      Z15, Z18
-	VFMADD213PS  Z14, Z16, Z18
-	VFMADD213PS  Z13, Z16, Z18
+	VMOVUPS      Z5, Z17
+	VFMADD231PS  Z4, Z16, Z17
+	VSUBPS       Z5, Z17, Z17
+	VFNMADD231PS Z6, Z17, Z16
+	VFNMADD231PS Z7, Z17, Z16
+	VMOVUPS      Z13, Z18
 	VFMADD213PS  Z12, Z16, Z18
 	VFMADD213PS  Z11, Z16, Z18
 	VFMADD213PS  Z10, Z16, Z18
-	VFMADD213PS  Z10, Z16, Z18
+	VFMADD213PS  Z9, Z16, Z18
+	VFMADD213PS  Z8, Z16, Z18
+	VFMADD213PS  Z8, Z16, Z18
 	VSCALEFPS    Z17, Z18, Z16
-	VADDPS       Z16, Z1, Z1
+	VADDPS       Z16, Z14, Z14
 	VMOVUPS      64(AX), Z16
-	VFMSUB213PS  Z3, Z0, Z16
-	VMOVUPS      Z4, Z17
+	VFMSUB213PS  Z1, Z0, Z16
+	VMOVUPS      Z2, Z17
 	VMAXPS       Z16, Z17, Z16
-	VMOVUPS      Z5, Z17
+	VMOVUPS      Z3, Z17
 	VMINPS       Z16, Z17, Z16
-	VMOVUPS      Z7, Z17
-	VFMADD231PS  Z6, Z16, Z17
-	VSUBPS       Z7, Z17, Z17
-	VFNMADD231PS Z8, Z17, Z16
-	VFNMADD231PS Z9, Z17, Z16
-	VMOVUPS      Z15, Z18
-	VFMADD213PS  Z14, Z16, Z18
-	VFMADD213PS  Z13, Z16, Z18
+	VMOVUPS      Z5, Z17
+	VFMADD231PS  Z4, Z16, Z17
+	VSUBPS       Z5, Z17, Z17
+	VFNMADD231PS Z6, Z17, Z16
+	VFNMADD231PS Z7, Z17, Z16
+	VMOVUPS      Z13, Z18
 	VFMADD213PS  Z12, Z16, Z18
 	VFMADD213PS  Z11, Z16, Z18
 	VFMADD213PS  Z10, Z16, Z18
-	VFMADD213PS  Z10, Z16, Z18
+	VFMADD213PS  Z9, Z16, Z18
+	VFMADD213PS  Z8, Z16, Z18
+	VFMADD213PS  Z8, Z16, Z18
 	VSCALEFPS    Z17, Z18, Z16
-	VADDPS       Z16, Z2, Z2
+	VADDPS       Z16, Z15, Z15
 	ADDQ         $0x00000080, AX
 	SUBQ         $0x00000020, CX
 	JMP          many
@@ -1357,25 +1345,25 @@ one:
 	CMPQ         CX, $0x00000010
 	JL           tail
 	VMOVUPS      (AX), Z16
-	VFMSUB213PS  Z3, Z0, Z16
-	VMOVUPS      Z4, Z17
+	VFMSUB213PS  Z1, Z0, Z16
+	VMOVUPS      Z2, Z17
 	VMAXPS       Z16, Z17, Z16
-	VMOVUPS      Z5, Z17
+	VMOVUPS      Z3, Z17
 	VMINPS       Z16, Z17, Z16
-	VMOVUPS      Z7, Z17
-	VFMADD231PS  Z6, Z16, Z17
-	VSUBPS       Z7, Z17, Z17
-	VFNMADD231PS Z8, Z17, Z16
-	VFNMADD231PS Z9, Z17, Z16
-	VMOVUPS      Z15, Z18
-	VFMADD213PS  Z14, Z16, Z18
-	VFMADD213PS  Z13, Z16, Z18
+	VMOVUPS      Z5, Z17
+	VFMADD231PS  Z4, Z16, Z17
+	VSUBPS       Z5, Z17, Z17
+	VFNMADD231PS Z6, Z17, Z16
+	VFNMADD231PS Z7, Z17, Z16
+	VMOVUPS      Z13, Z18
 	VFMADD213PS  Z12, Z16, Z18
 	VFMADD213PS  Z11, Z16, Z18
 	VFMADD213PS  Z10, Z16, Z18
-	VFMADD213PS  Z10, Z16, Z18
+	VFMADD213PS  Z9, Z16, Z18
+	VFMADD213PS  Z8, Z16, Z18
+	VFMADD213PS  Z8, Z16, Z18
 	VSCALEFPS    Z17, Z18, Z16
-	VADDPS       Z16, Z1, Z1
+	VADDPS       Z16, Z14, Z14
 	ADDQ         $0x00000040, AX
 	SUBQ         $0x00000010, CX
 	JMP          one
@@ -1387,52 +1375,51 @@ tail:
 	BZHIL        CX, DX, DX
 	KMOVW        DX, K1
 	VMOVUPS.Z    (AX), K1, Z16
-	VFMSUB213PS  Z3, Z0, Z16
-	VMOVUPS      Z4, Z0
+	VFMSUB213PS  Z1, Z0, Z16
+	VMOVUPS      Z2, Z0
 	VMAXPS       Z16, Z0, Z16
-	VMOVUPS      Z5, Z0
+	VMOVUPS      Z3, Z0
 	VMINPS       Z16, Z0, Z16
-	VMOVUPS      Z7, Z0
-	VFMADD231PS  Z6, Z16, Z0
-	VSUBPS       Z7, Z0, Z0
-	VFNMADD231PS Z8, Z0, Z16
-	VFNMADD231PS Z9, Z0, Z16
-	VMOVUPS      Z15, Z3
-	VFMADD213PS  Z14, Z16, Z3
-	VFMADD213PS  Z13, Z16, Z3
-	VFMADD213PS  Z12, Z16, Z3
-	VFMADD213PS  Z11, Z16, Z3
-	VFMADD213PS  Z10, Z16, Z3
-	VFMADD213PS  Z10, Z16, Z3
-	VSCALEFPS    Z0, Z3, Z16
+	VMOVUPS      Z5, Z0
+	VFMADD231PS  Z4, Z16, Z0
+	VSUBPS       Z5, Z0, Z0
+	VFNMADD231PS Z6, Z0, Z16
+	VFNMADD231PS Z7, Z0, Z16
+	VMOVUPS      Z13, Z1
+	VFMADD213PS  Z12, Z16, Z1
+	VFMADD213PS  Z11, Z16, Z1
+	VFMADD213PS  Z10, Z16, Z1
+	VFMADD213PS  Z9, Z16, Z1
+	VFMADD213PS  Z8, Z16, Z1
+	VFMADD213PS  Z8, Z16, Z1
+	VSCALEFPS    Z0, Z1, Z16
 	VMOVAPS.Z    Z16, K1, Z16
-	VADDPS       Z16, Z1, Z1
+	VADDPS       Z16, Z14, Z14
 
 done:
-	VADDPS        Z2, Z1, Z1
-	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPS        Y0, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X0
-	VADDPS        X0, X1, X1
-	VMOVHLPS      X1, X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSHDUP     X1, X0
-	VADDPS        X0, X1, X1
+	VADDPS        Z15, Z14, Z14
+	VEXTRACTF64X4 $0x01, Z14, Y0
+	VADDPS        Y0, Y14, Y14
+	VEXTRACTF32X4 $0x01, Y14, X0
+	VADDPS        X0, X14, X14
+	VMOVHLPS      X14, X14, X0
+	VADDPS        X0, X14, X14
+	VMOVSHDUP     X14, X0
+	VADDPS        X0, X14, X14
 	VZEROUPPER
-	MOVSS         X1, ret+24(FP)
+	MOVSS         X14, ret+24(FP)
 	RET
 
 // func softmaxStripAVX512(x *float32, stride int, rows int, n int, most int, width int, factor float32, top *float32, sum *float32)
-// Requires: AVX, AVX512F, AVX512VL, BMI2, CMOV, SSE
+// Requires: AVX, AVX512F, AVX512VL, BMI2, CMOV
 TEXT ·softmaxStripAVX512(SB), NOSPLIT, $0-72
 	MOVQ         most+32(FP), AX
 	MOVQ         width+40(FP), CX
-	MOVSS        factor+48(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS factor+48(FP), Z0
 	MOVQ         stride+8(FP), DX
-	VPXORD       Z1, Z1, Z1
-	VMOVUPS      cff800000<>+0(SB), Z2
-	VMOVUPS      Z2, Z2
+	VPXORD       Z2, Z2, Z2
+	VMOVUPS      cff800000<>+0(SB), Z1
+	VMOVUPS      Z1, Z1
 	MOVQ         x+0(FP), BX
 	MOVQ         top+56(FP), SI
 	MOVQ         rows+16(FP), DI
@@ -1445,7 +1432,7 @@ maxima:
 	CMOVQLT R9, R10
 	CMPQ    R10, AX
 	CMOVQGT AX, R10
-	VMOVAPS Z2, Z3
+	VMOVAPS Z1, Z3
 	MOVQ    R10, R11
 	XORQ    R10, R10
 
@@ -1465,7 +1452,7 @@ maxTail:
 	BZHIL     R11, R12, R12
 	KMOVW     R12, K1
 	VMOVUPS.Z (BX)(R10*1), K1, Z4
-	VBLENDMPS Z4, Z2, K1, Z4
+	VBLENDMPS Z4, Z1, K1, Z4
 	VMAXPS    Z4, Z3, Z3
 	ADDQ      $0x00000040, R10
 
@@ -1486,7 +1473,7 @@ maxDone:
 	INCQ          R8
 	DECQ          DI
 	JNE           maxima
-	VMOVUPS       cc3170000<>+0(SB), Z2
+	VMOVUPS       cc3170000<>+0(SB), Z1
 	VMOVUPS       c43000000<>+0(SB), Z3
 	VMOVUPS       c4b400000<>+0(SB), Z4
 	VMOVUPS       c3f800000<>+0(SB), Z5
@@ -1510,7 +1497,7 @@ exponentials:
 	CMPQ         R11, AX
 	CMOVQGT      AX, R11
 	VBROADCASTSS (SI), Z12
-	VMOVAPS      Z1, Z13
+	VMOVAPS      Z2, Z13
 	MOVQ         R11, R12
 	XORQ         R11, R11
 
@@ -1519,7 +1506,7 @@ exp:
 	JL          expTail
 	VMOVUPS     (BX)(R11*1), Z14
 	VFMSUB213PS Z12, Z0, Z14
-	VMOVUPS     Z2, Z15
+	VMOVUPS     Z1, Z15
 	VMAXPS      Z14, Z15, Z14
 	VMOVUPS     Z3, Z15
 	VMINPS      Z14, Z15, Z14
@@ -1548,7 +1535,7 @@ expTail:
 	KMOVW       R13, K1
 	VMOVUPS.Z   (BX)(R11*1), K1, Z14
 	VFMSUB213PS Z12, Z0, Z14
-	VMOVUPS     Z2, Z12
+	VMOVUPS     Z1, Z12
 	VMAXPS      Z14, Z12, Z14
 	VMOVUPS     Z3, Z12
 	VMINPS      Z14, Z12, Z14
@@ -1575,7 +1562,7 @@ expDone:
 blank:
 	CMPQ    R11, R12
 	JGE     blankDone
-	VMOVUPS Z1, (BX)(R11*1)
+	VMOVUPS Z2, (BX)(R11*1)
 	ADDQ    $0x00000040, R11
 	JMP     blank
 
@@ -1743,30 +1730,28 @@ DATA c3920b5a9<>+60(SB)/4, $0x3920b5a9
 GLOBL c3920b5a9<>(SB), RODATA|NOPTR, $64
 
 // func gradStripAVX512(x *float32, dx *float32, stride int, rows int, n int, most int, width int, factor float32, scale float32, lse *float32, delta *float32)
-// Requires: AVX, AVX512F, BMI2, CMOV, SSE
+// Requires: AVX, AVX512F, BMI2, CMOV
 TEXT ·gradStripAVX512(SB), NOSPLIT, $0-80
 	MOVQ         x+0(FP), AX
 	MOVQ         dx+8(FP), CX
 	MOVQ         stride+16(FP), DX
 	MOVQ         most+40(FP), BX
 	MOVQ         width+48(FP), SI
-	MOVSS        factor+56(FP), X0
-	VBROADCASTSS X0, Z0
-	MOVSS        scale+60(FP), X2
-	VBROADCASTSS X2, Z2
+	VBROADCASTSS factor+56(FP), Z0
+	VBROADCASTSS scale+60(FP), Z1
 	MOVQ         lse+64(FP), DI
 	MOVQ         delta+72(FP), R8
-	VMOVUPS      cc3170000<>+0(SB), Z3
-	VMOVUPS      c43000000<>+0(SB), Z4
-	VMOVUPS      c4b400000<>+0(SB), Z5
-	VMOVUPS      c3f800000<>+0(SB), Z6
-	VMOVUPS      c3f317218<>+0(SB), Z7
-	VMOVUPS      c3e75fdee<>+0(SB), Z8
-	VMOVUPS      c3d6357be<>+0(SB), Z9
-	VMOVUPS      c3c1d96f0<>+0(SB), Z10
-	VMOVUPS      c3aaf8417<>+0(SB), Z11
-	VMOVUPS      c3920b5a9<>+0(SB), Z12
-	VPXORD       Z1, Z1, Z1
+	VMOVUPS      cc3170000<>+0(SB), Z2
+	VMOVUPS      c43000000<>+0(SB), Z3
+	VMOVUPS      c4b400000<>+0(SB), Z4
+	VMOVUPS      c3f800000<>+0(SB), Z5
+	VMOVUPS      c3f317218<>+0(SB), Z6
+	VMOVUPS      c3e75fdee<>+0(SB), Z7
+	VMOVUPS      c3d6357be<>+0(SB), Z8
+	VMOVUPS      c3c1d96f0<>+0(SB), Z9
+	VMOVUPS      c3aaf8417<>+0(SB), Z10
+	VMOVUPS      c3920b5a9<>+0(SB), Z11
+	VPXORD       Z12, Z12, Z12
 	MOVQ         rows+24(FP), R9
 	MOVQ         n+32(FP), R10
 	XORQ         R11, R11
@@ -1788,24 +1773,24 @@ exp:
 	VMOVUPS     (AX)(R12*1), Z15
 	VMOVUPS     (CX)(R12*1), Z16
 	VFMSUB213PS Z13, Z0, Z15
-	VMOVUPS     Z3, Z17
+	VMOVUPS     Z2, Z17
 	VMAXPS      Z15, Z17, Z15
-	VMOVUPS     Z4, Z17
+	VMOVUPS     Z3, Z17
 	VMINPS      Z15, Z17, Z15
-	VADDPS      Z5, Z15, Z17
-	VSUBPS      Z5, Z17, Z17
+	VADDPS      Z4, Z15, Z17
+	VSUBPS      Z4, Z17, Z17
 	VSUBPS      Z17, Z15, Z15
-	VMOVUPS     Z12, Z18
-	VFMADD213PS Z11, Z15, Z18
+	VMOVUPS     Z11, Z18
 	VFMADD213PS Z10, Z15, Z18
 	VFMADD213PS Z9, Z15, Z18
 	VFMADD213PS Z8, Z15, Z18
 	VFMADD213PS Z7, Z15, Z18
 	VFMADD213PS Z6, Z15, Z18
+	VFMADD213PS Z5, Z15, Z18
 	VSCALEFPS   Z17, Z18, Z15
 	VMOVUPS     Z15, (AX)(R12*1)
 	VSUBPS      Z14, Z16, Z16
-	VMULPS      Z2, Z15, Z15
+	VMULPS      Z1, Z15, Z15
 	VMULPS      Z15, Z16, Z16
 	VMOVUPS     Z16, (CX)(R12*1)
 	ADDQ        $0x00000040, R12
@@ -1821,25 +1806,25 @@ expTail:
 	VMOVUPS.Z   (AX)(R12*1), K1, Z15
 	VMOVUPS.Z   (CX)(R12*1), K1, Z16
 	VFMSUB213PS Z13, Z0, Z15
-	VMOVUPS     Z3, Z13
+	VMOVUPS     Z2, Z13
 	VMAXPS      Z15, Z13, Z15
-	VMOVUPS     Z4, Z13
+	VMOVUPS     Z3, Z13
 	VMINPS      Z15, Z13, Z15
-	VADDPS      Z5, Z15, Z13
-	VSUBPS      Z5, Z13, Z13
+	VADDPS      Z4, Z15, Z13
+	VSUBPS      Z4, Z13, Z13
 	VSUBPS      Z13, Z15, Z15
-	VMOVUPS     Z12, Z17
-	VFMADD213PS Z11, Z15, Z17
+	VMOVUPS     Z11, Z17
 	VFMADD213PS Z10, Z15, Z17
 	VFMADD213PS Z9, Z15, Z17
 	VFMADD213PS Z8, Z15, Z17
 	VFMADD213PS Z7, Z15, Z17
 	VFMADD213PS Z6, Z15, Z17
+	VFMADD213PS Z5, Z15, Z17
 	VSCALEFPS   Z13, Z17, Z15
 	VMOVAPS.Z   Z15, K1, Z15
 	VMOVUPS     Z15, (AX)(R12*1)
 	VSUBPS      Z14, Z16, Z16
-	VMULPS      Z2, Z15, Z15
+	VMULPS      Z1, Z15, Z15
 	VMULPS      Z15, Z16, Z16
 	VMOVAPS.Z   Z16, K1, Z16
 	VMOVUPS     Z16, (CX)(R12*1)
@@ -1852,8 +1837,8 @@ expDone:
 blank:
 	CMPQ    R12, R13
 	JGE     blankDone
-	VMOVUPS Z1, (AX)(R12*1)
-	VMOVUPS Z1, (CX)(R12*1)
+	VMOVUPS Z12, (AX)(R12*1)
+	VMOVUPS Z12, (CX)(R12*1)
 	ADDQ    $0x00000040, R12
 	JMP     blank
 
@@ -10098,6 +10083,26 @@ TEXT ·widenAVX2(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), CX
 	MOVQ n+16(FP), DX
 
+many:
+	CMPQ      DX, $0x00000020
+	JL        one
+	VPMOVZXWD (CX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, (AX)
+	VPMOVZXWD 16(CX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 32(AX)
+	VPMOVZXWD 32(CX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 64(AX)
+	VPMOVZXWD 48(CX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 96(AX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000040, CX
+	SUBQ      $0x00000020, DX
+	JMP       many
+
 one:
 	CMPQ      DX, $0x00000008
 	JL        tail
@@ -10116,25 +10121,63 @@ tail:
 // func narrowAVX2(dst *uint16, src *float32, n int)
 // Requires: AVX, AVX2
 TEXT ·narrowAVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Y0
+	MOVL         $0x00007fff, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	MOVL         $0x00400000, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Y2
+
+many:
+	CMPQ      DX, $0x00000010
+	JL        one
+	VMOVUPS   (CX), Y3
+	VPSRLD    $0x10, Y3, Y5
+	VPAND     Y0, Y5, Y5
+	VPADDD    Y1, Y5, Y5
+	VPADDD    Y3, Y5, Y5
+	VCMPPS    $0x03, Y3, Y3, Y4
+	VPOR      Y2, Y3, Y3
+	VBLENDVPS Y4, Y3, Y5, Y5
+	VPSRLD    $0x10, Y5, Y5
+	VMOVUPS   32(CX), Y3
+	VPSRLD    $0x10, Y3, Y6
+	VPAND     Y0, Y6, Y6
+	VPADDD    Y1, Y6, Y6
+	VPADDD    Y3, Y6, Y6
+	VCMPPS    $0x03, Y3, Y3, Y4
+	VPOR      Y2, Y3, Y3
+	VBLENDVPS Y4, Y3, Y6, Y6
+	VPSRLD    $0x10, Y6, Y6
+	VPACKUSDW Y6, Y5, Y5
+	VPERMQ    $0xd8, Y5, Y5
+	VMOVUPS   Y5, (AX)
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000020, AX
+	SUBQ      $0x00000010, DX
+	JMP       many
 
 one:
 	CMPQ      DX, $0x00000008
 	JL        tail
-	VMOVUPS   (CX), Y1
-	VPSRLD    $0x10, Y1, Y0
-	VPAND     c00000001<>+0(SB), Y0, Y0
-	VPADDD    c00007fff<>+0(SB), Y0, Y0
-	VPADDD    Y1, Y0, Y0
-	VCMPPS    $0x03, Y1, Y1, Y2
-	VPOR      c00400000<>+0(SB), Y1, Y1
-	VBLENDVPS Y2, Y1, Y0, Y0
-	VPSRLD    $0x10, Y0, Y0
-	VPACKUSDW Y0, Y0, Y0
-	VPERMQ    $0x08, Y0, Y0
-	VMOVUPS   X0, (AX)
+	VMOVUPS   (CX), Y3
+	VPSRLD    $0x10, Y3, Y5
+	VPAND     Y0, Y5, Y5
+	VPADDD    Y1, Y5, Y5
+	VPADDD    Y3, Y5, Y5
+	VCMPPS    $0x03, Y3, Y3, Y4
+	VPOR      Y2, Y3, Y3
+	VBLENDVPS Y4, Y3, Y5, Y5
+	VPSRLD    $0x10, Y5, Y5
+	VPACKUSDW Y5, Y5, Y5
+	VPERMQ    $0x08, Y5, Y5
+	VMOVUPS   X5, (AX)
 	ADDQ      $0x00000020, CX
 	ADDQ      $0x00000010, AX
 	SUBQ      $0x00000008, DX
@@ -10222,13 +10265,12 @@ DATA masks<>+60(SB)/4, $0x00000000
 GLOBL masks<>(SB), RODATA|NOPTR, $64
 
 // func scaleAVX2(y *float32, x *float32, n int, a float32)
-// Requires: AVX, AVX2, SSE
+// Requires: AVX
 TEXT ·scaleAVX2(SB), NOSPLIT, $0-28
 	MOVQ         y+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         n+16(FP), DX
-	MOVSS        a+24(FP), X0
-	VBROADCASTSS X0, Y0
+	VBROADCASTSS a+24(FP), Y0
 
 many:
 	CMPQ    DX, $0x00000020
@@ -10277,13 +10319,12 @@ done:
 	RET
 
 // func shiftAVX2(y *float32, x *float32, n int, a float32)
-// Requires: AVX, AVX2, SSE
+// Requires: AVX
 TEXT ·shiftAVX2(SB), NOSPLIT, $0-28
 	MOVQ         y+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         n+16(FP), DX
-	MOVSS        a+24(FP), X0
-	VBROADCASTSS X0, Y0
+	VBROADCASTSS a+24(FP), Y0
 
 many:
 	CMPQ    DX, $0x00000020
@@ -10332,14 +10373,13 @@ done:
 	RET
 
 // func scaleMulAVX2(y *float32, x *float32, w *float32, n int, a float32)
-// Requires: AVX, AVX2, SSE
+// Requires: AVX
 TEXT ·scaleMulAVX2(SB), NOSPLIT, $0-36
 	MOVQ         y+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         w+16(FP), DX
 	MOVQ         n+24(FP), BX
-	MOVSS        a+32(FP), X0
-	VBROADCASTSS X0, Y0
+	VBROADCASTSS a+32(FP), Y0
 
 many:
 	CMPQ    BX, $0x00000020
@@ -10609,7 +10649,7 @@ done:
 	RET
 
 // func normGradAVX2(dx *float32, dw *float32, dy *float32, x *float32, w *float32, n int, rstd float32, c float32)
-// Requires: AVX, AVX2, FMA3, SSE
+// Requires: AVX, FMA3
 TEXT ·normGradAVX2(SB), NOSPLIT, $0-56
 	MOVQ         dx+0(FP), AX
 	MOVQ         dw+8(FP), CX
@@ -10617,10 +10657,8 @@ TEXT ·normGradAVX2(SB), NOSPLIT, $0-56
 	MOVQ         x+24(FP), BX
 	MOVQ         w+32(FP), SI
 	MOVQ         n+40(FP), DI
-	MOVSS        rstd+48(FP), X0
-	VBROADCASTSS X0, Y0
-	MOVSS        c+52(FP), X1
-	VBROADCASTSS X1, Y1
+	VBROADCASTSS rstd+48(FP), Y0
+	VBROADCASTSS c+52(FP), Y1
 
 many:
 	CMPQ         DI, $0x00000010
@@ -10697,7 +10735,7 @@ done:
 	RET
 
 // func normGradAddAVX2(dx *float32, dw *float32, dy *float32, x *float32, w *float32, n int, rstd float32, c float32)
-// Requires: AVX, AVX2, FMA3, SSE
+// Requires: AVX, FMA3
 TEXT ·normGradAddAVX2(SB), NOSPLIT, $0-56
 	MOVQ         dx+0(FP), AX
 	MOVQ         dw+8(FP), CX
@@ -10705,10 +10743,8 @@ TEXT ·normGradAddAVX2(SB), NOSPLIT, $0-56
 	MOVQ         x+24(FP), BX
 	MOVQ         w+32(FP), SI
 	MOVQ         n+40(FP), DI
-	MOVSS        rstd+48(FP), X0
-	VBROADCASTSS X0, Y0
-	MOVSS        c+52(FP), X1
-	VBROADCASTSS X1, Y1
+	VBROADCASTSS rstd+48(FP), Y0
+	VBROADCASTSS c+52(FP), Y1
 
 many:
 	CMPQ         DI, $0x00000010
@@ -10793,15 +10829,14 @@ done:
 	RET
 
 // func rotateAVX2(x *float32, cos *float32, sin *float32, half int, heads int, stride int, sign float32)
-// Requires: AVX, AVX2, FMA3, SSE
+// Requires: AVX, FMA3
 TEXT ·rotateAVX2(SB), NOSPLIT, $0-52
 	MOVQ         x+0(FP), AX
 	MOVQ         cos+8(FP), CX
 	MOVQ         sin+16(FP), DX
 	MOVQ         half+24(FP), BX
 	MOVQ         stride+40(FP), SI
-	MOVSS        sign+48(FP), X0
-	VBROADCASTSS X0, Y0
+	VBROADCASTSS sign+48(FP), Y0
 	SHLQ         $0x02, SI
 	MOVQ         BX, DI
 	SHLQ         $0x02, DI
@@ -10934,10 +10969,8 @@ TEXT ·expSumAVX2(SB), NOSPLIT, $0-36
 	MOVQ         x+8(FP), AX
 	MOVQ         dst+0(FP), CX
 	MOVQ         n+16(FP), DX
-	MOVSS        scale+24(FP), X0
-	VBROADCASTSS X0, Y0
-	MOVSS        shift+28(FP), X1
-	VBROADCASTSS X1, Y1
+	VBROADCASTSS scale+24(FP), Y0
+	VBROADCASTSS shift+28(FP), Y1
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y3, Y3, Y3
 
@@ -11121,10 +11154,8 @@ GLOBL c0000007f<>(SB), RODATA|NOPTR, $64
 TEXT ·sumExpAVX2(SB), NOSPLIT, $0-28
 	MOVQ         x+0(FP), AX
 	MOVQ         n+8(FP), CX
-	MOVSS        scale+16(FP), X0
-	VBROADCASTSS X0, Y0
-	MOVSS        shift+20(FP), X1
-	VBROADCASTSS X1, Y1
+	VBROADCASTSS scale+16(FP), Y0
+	VBROADCASTSS shift+20(FP), Y1
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y3, Y3, Y3
 
@@ -11280,12 +11311,11 @@ done:
 	RET
 
 // func softmaxStripAVX2(x *float32, stride int, rows int, n int, most int, width int, factor float32, top *float32, sum *float32)
-// Requires: AVX, AVX2, CMOV, FMA3, SSE
+// Requires: AVX, AVX2, CMOV, FMA3
 TEXT ·softmaxStripAVX2(SB), NOSPLIT, $0-72
 	MOVQ         most+32(FP), AX
 	MOVQ         width+40(FP), CX
-	MOVSS        factor+48(FP), X0
-	VBROADCASTSS X0, Y0
+	VBROADCASTSS factor+48(FP), Y0
 	MOVQ         stride+8(FP), DX
 	VPXOR        Y2, Y2, Y2
 	VMOVUPS      cff800000<>+0(SB), Y1
@@ -11465,17 +11495,15 @@ DATA cc2fe0000<>+60(SB)/4, $0xc2fe0000
 GLOBL cc2fe0000<>(SB), RODATA|NOPTR, $64
 
 // func gradStripAVX2(x *float32, dx *float32, stride int, rows int, n int, most int, width int, factor float32, scale float32, lse *float32, delta *float32)
-// Requires: AVX, AVX2, CMOV, FMA3, SSE
+// Requires: AVX, AVX2, CMOV, FMA3
 TEXT ·gradStripAVX2(SB), NOSPLIT, $0-80
 	MOVQ         x+0(FP), AX
 	MOVQ         dx+8(FP), CX
 	MOVQ         stride+16(FP), DX
 	MOVQ         most+40(FP), BX
 	MOVQ         width+48(FP), SI
-	MOVSS        factor+56(FP), X0
-	VBROADCASTSS X0, Y0
-	MOVSS        scale+60(FP), X1
-	VBROADCASTSS X1, Y1
+	VBROADCASTSS factor+56(FP), Y0
+	VBROADCASTSS scale+60(FP), Y1
 	MOVQ         lse+64(FP), DI
 	MOVQ         delta+72(FP), R8
 	VPXOR        Y2, Y2, Y2

@@ -75,7 +75,7 @@ template <int D, int BN> struct HopperKeyGradients {
           raw ^= 1;
           clear_rows<BM, D>(to, rows);
           clear_rows<BM, D>(to + TILE_BYTES, rows);
-          arrive_cleared(filled);
+          arrive_stored(filled);
         }
         sync_warp();
         if (lane == 0) arrive(filled);
@@ -231,7 +231,7 @@ template <int D, int BN> struct HopperQueryGradients {
         wait_for(shared + RAW, 0);
         clear_rows<BN, D>(to, rows);
         clear_rows<BN, D>(to + TILE_BYTES, rows);
-        arrive_cleared(filled);
+        arrive_stored(filled);
       }
       if (++stage == STAGES) stage = 0, parity ^= 1;
     }

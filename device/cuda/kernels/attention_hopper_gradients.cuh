@@ -105,7 +105,7 @@ template <int D> struct HopperGradients {
     raw ^= 1;
     clear_rows<ROWS_OF_TILE, D>(tiles, first);
     clear_rows<ROWS_OF_TILE, D>(tiles + ROWS_OF_TILE * D * 2, first);
-    arrive_cleared(filled);
+    arrive_stored(filled);
   }
 
   // produce_floats is run by the second producer warp: it copies LSE and Delta. Those of missing
