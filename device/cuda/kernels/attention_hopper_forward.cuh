@@ -234,7 +234,7 @@ template <int D, int BN> struct HopperForward {
   // gap is the distance from the tile's first key to the place of this warpgroup's first query.
   METHOD void consider(float (&s)[BN / 8][4], float (&down)[2], int gap, const Shape &a) {
     if (crosses(gap, gap + ROWS - 1, 0, BN - 1, a.window)) mask(s, gap + row_of_thread(), a.window);
-    softmax(s, down, a.scale * LOG2E);
+    softmax(s, down, a.factor());
   }
 
   // The two warpgroups take turns with the tensor cores: one multiplies while the other computes
