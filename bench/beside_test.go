@@ -85,7 +85,7 @@ func TestBeside(t *testing.T) {
 	predicts(t, "product", p.Rows[0].Beside, flops/1e12/(1e-6+flops/0.5e12), p.Rows[0].TFLOPS.Median)
 	var table strings.Builder
 	testkit.NoError(t, p.WriteTable(&table))
-	if known := strings.HasPrefix(gemm.Level(), "avx"); (p.PeakTFLOPS > 0) != known || strings.Contains(table.String(), "peak of fused multiply-adds") != known {
+	if known := strings.HasPrefix(gemm.Level(), "avx"); (p.PeakTFLOPS != nil) != known || (p.Rows[0].OfPeak != nil) != known || strings.Contains(table.String(), "peak of fused multiply-adds") != known {
 		t.Errorf("%s: a peak of %v TFLOP/s\n%s", gemm.Level(), p.PeakTFLOPS, table.String())
 	}
 	a, err := Attention(t.Context(), AttentionOptions{OnDevice: on, Lengths: []int{32}, Dims: []int{64}, Width: 256, Groups: 4, Tokens: 32})

@@ -29,25 +29,30 @@ type MatMulReport struct {
 	Where
 	Model  string `json:"model,omitempty"`
 	Tokens int    `json:"tokens"`
-	// PeakTFLOPS is the rate of fused multiply-adds in fp32 registers; 0: on a GPU, or unknown.
-	PeakTFLOPS float64     `json:"peak_tflops,omitempty"`
+	// PeakTFLOPS is the rate of fused multiply-adds in fp32 registers, measured before and after each run of a product;
+	// nil: on a GPU, or unknown.
+	PeakTFLOPS *Sample     `json:"peak_tflops,omitempty"`
 	Rows       []MatMulRow `json:"rows"`
 	LeftOut    []string    `json:"left_out,omitempty"`
+
+	peaks []float64 // all measurements of the peak
 }
 
 // MatMulRow is one product at one shape. TFLOPS counts 2·M·N·K FLOPs for a product, in 10¹² a second.
 type MatMulRow struct {
-	Name         string `json:"name"` // the weight's role, and the pass
-	DType        string `json:"dtype"`
-	M            int    `json:"m"`
-	N            int    `json:"n"`
-	K            int    `json:"k"`
-	TransA       bool   `json:"trans_a,omitempty"`
-	TransB       bool   `json:"trans_b,omitempty"`
-	Accumulate   bool   `json:"accumulate,omitempty"` // accumulates into an fp32 gradient
-	TFLOPS       Sample `json:"tflops"`
-	Runs         int    `json:"runs"`
-	rates.Beside        // TFLOP/s
+	Name       string `json:"name"` // the weight's role, and the pass
+	DType      string `json:"dtype"`
+	M          int    `json:"m"`
+	N          int    `json:"n"`
+	K          int    `json:"k"`
+	TransA     bool   `json:"trans_a,omitempty"`
+	TransB     bool   `json:"trans_b,omitempty"`
+	Accumulate bool   `json:"accumulate,omitempty"` // accumulates into an fp32 gradient
+	TFLOPS     Sample `json:"tflops"`
+	// OfPeak has the rate of each run divided by the mean of the peaks before and after it; nil: not fp32, or unknown.
+	OfPeak       *Sample `json:"of_peak,omitempty"`
+	Runs         int     `json:"runs"`
+	rates.Beside         // TFLOP/s
 }
 
 // named is a matrix product with its name in the report.
@@ -97,8 +102,9 @@ func MatMul(ctx context.Context, o MatMulOptions) (*MatMulReport, error) {
 	}
 	r := &MatMulReport{Model: o.Name, Tokens: o.Tokens}
 	err := o.with("matmul", func(m *measure.Meter, w Where) error {
-		if r.Where = w; o.Device != "cuda" {
-			r.PeakTFLOPS = gemm.PeakFLOPS(cmp.Or(o.Threads, cores())) / 1e12
+		r.Where = w
+		if threads := cmp.Or(o.Threads, cores()); o.Device != "cuda" && gemm.PeakFLOPS(threads) > 0 {
+			m.Before = func() { r.peaks = append(r.peaks, gemm.PeakFLOPS(threads)/1e12) }
 		}
 		for _, dt := range o.dtypes(o.DTypes) {
 			for _, p := range o.products(dt) {
@@ -112,7 +118,24 @@ func MatMul(ctx context.Context, o MatMulOptions) (*MatMulReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(r.peaks) > 0 {
+		r.PeakTFLOPS = new(Summarize(r.peaks))
+	}
 	return r, nil
+}
+
+// shares returns the rates of t's runs as shares of the peak beside each run; nil: the peak is unknown. The last
+// len(t.All)+1 measurements of the peak are the ones around these runs.
+func (r *MatMulReport) shares(p measure.Product, t measure.Seconds) *Sample {
+	if len(r.peaks) == 0 || p.DType != device.F32 {
+		return nil
+	}
+	peaks := r.peaks[len(r.peaks)-len(t.All)-1:]
+	shares := make([]float64, len(t.All))
+	for i := range shares {
+		shares[i] = p.FLOPs() / 1e12 / t.All[i] / ((peaks[i] + peaks[i+1]) / 2)
+	}
+	return new(Summarize(shares))
 }
 
 func (r *MatMulReport) measure(ctx context.Context, o MatMulOptions, m *measure.Meter, p named) error {
@@ -127,7 +150,10 @@ func (r *MatMulReport) measure(ctx context.Context, o MatMulOptions, m *measure.
 	if err != nil {
 		return err
 	}
-	r.Rows = append(r.Rows, MatMulRow{Name: p.name, DType: p.DType.String(), M: p.M, N: p.N, K: p.K, TransA: p.TransA, TransB: p.TransB,
+	if m.Before != nil {
+		m.Before()
+	}
+	r.Rows = append(r.Rows, MatMulRow{OfPeak: r.shares(p.Product, t), Name: p.name, DType: p.DType.String(), M: p.M, N: p.N, K: p.K, TransA: p.TransA, TransB: p.TransB,
 		Accumulate: p.Accumulate, TFLOPS: rateOf(p.FLOPs()/1e12, t), Runs: t.Runs,
 		Beside: rates.Against(perSecond(p.FLOPs()/1e12, r.machine.ProductSeconds(rates.Product{M: p.M, N: p.N, K: p.K, TransA: p.TransA, TransB: p.TransB}, p.DType, p.Accumulate)), p.FLOPs()/1e12/t.Median)})
 	return nil
@@ -150,8 +176,8 @@ func (r *MatMulReport) WriteTable(w io.Writer) error {
 	rows := [][]string{{"product", "dtype", "M", "N", "K", "operands", "TFLOP/s", "of peak", "predicted", "ratio", "runs"}}
 	for _, row := range r.Rows {
 		share := "-"
-		if r.PeakTFLOPS > 0 && row.DType == device.F32.String() {
-			share = fmt.Sprintf("%.2f", row.TFLOPS.Median/r.PeakTFLOPS)
+		if row.OfPeak != nil {
+			share = row.OfPeak.String()
 		}
 		predicted, ratio := row.Words()
 		rows = append(rows, []string{row.Name, row.DType, strconv.Itoa(row.M), strconv.Itoa(row.N), strconv.Itoa(row.K), row.operands(),
@@ -165,8 +191,8 @@ func (r *MatMulReport) WriteTable(w io.Writer) error {
 
 // peak returns the line about the processor's peak; "": it is unknown.
 func (r *MatMulReport) peak() string {
-	if r.PeakTFLOPS == 0 {
+	if r.PeakTFLOPS == nil {
 		return ""
 	}
-	return fmt.Sprintf("peak of fused multiply-adds in registers, fp32: %.3f TFLOP/s\n", r.PeakTFLOPS)
+	return fmt.Sprintf("peak of fused multiply-adds in registers, fp32: %s TFLOP/s, measured before and after each run\n", tera(*r.PeakTFLOPS))
 }

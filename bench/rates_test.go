@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -141,7 +142,10 @@ func TestMatMulReport(t *testing.T) {
 		{Name: "gate_up, weight's gradient", M: 352, N: 64, K: 8, TransA: true, Accumulate: true}} {
 		got := gate[i]
 		sound(t, got.Name, got.TFLOPS)
-		want.DType, want.TFLOPS, want.Runs, want.Beside = "fp32", got.TFLOPS, got.Runs, rates.Against(0, got.TFLOPS.Median)
+		if got.OfPeak != nil {
+			sound(t, got.Name, *got.OfPeak)
+		}
+		want.OfPeak, want.DType, want.TFLOPS, want.Runs, want.Beside = got.OfPeak, "fp32", got.TFLOPS, got.Runs, rates.Against(0, got.TFLOPS.Median)
 		if got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
@@ -183,5 +187,19 @@ func TestFullDisk(t *testing.T) {
 				t.Errorf("%T: write %d fails, and the error is %v", r, at, err)
 			}
 		}
+	}
+}
+
+// TestSharesOfPeak: each run is compared with the mean of the peaks before and after it. The peaks beside the warm-up
+// and beside earlier products do not count, and only fp32 has a share.
+func TestSharesOfPeak(t *testing.T) {
+	p := measure.Product{M: 1e4, N: 1e4, K: 5e3, DType: device.F32} // 10¹² FLOPs
+	r := &MatMulReport{peaks: []float64{100, 100, 2, 4, 6}}
+	if got := r.shares(p, measure.Sum([]float64{1, 0.5})); got == nil || math.Abs(got.Max-0.4) > 1e-15 || math.Abs(got.Min-1.0/3) > 1e-15 {
+		t.Errorf("%v, want 0.33 to 0.40", got)
+	}
+	p.DType = device.BF16
+	if got := r.shares(p, measure.Sum([]float64{1})); got != nil {
+		t.Errorf("bf16: %v", got)
 	}
 }

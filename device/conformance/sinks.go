@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"math"
 
 	"mt/device"
 	"mt/device/conformance/oracle"
@@ -42,7 +43,7 @@ func sinksGradCases(add func(string, func(*rig))) {
 			ds, delta, sinks := r.f32("DSinks", heads), r.f32("Delta", heads*T), r.f32("Sinks", heads)
 			lse := r.values("LSE", device.F32, r.normal(heads*T))
 			for i, v := range lse.v { // lse includes the sink
-				lse.v[i] = max(v, 0) + sinks.v[i/max(T, 1)]
+				lse.v[i] = max(v, 0) + sinks.v[i/max(T, 1)]*math.Log2E
 			}
 			lse = r.values("LSE with sinks", device.F32, lse.v)
 			want := ds.copy()

@@ -9,7 +9,7 @@ import (
 
 func init() { op.Add(&table, attention) }
 
-// attention writes the output O and the log-sum-exp LSE. A worker computes a range of queries of
+// attention writes the output O and the log-sum-exp LSE, to base 2. A worker computes a range of queries of
 // one sequence and key/value head at a time. It goes over the keys block by block and keeps, for
 // every query, the largest score and the sum of exponentials so far. Source: arXiv:2205.14135,
 // arXiv:2307.08691.
@@ -148,7 +148,7 @@ func (f *forward) softmax(scores []float32, at, from, rows int, see span) {
 	}
 	for r := range rows {
 		if was[r] != top[r] && f.sum[at+r] > 0 {
-			k := float32(math.Exp(float64(was[r]) - float64(top[r])))
+			k := float32(math.Exp2(float64(was[r]) - float64(top[r])))
 			f.sum[at+r] *= k
 			out := f.out[(at+r)*f.wide:][:f.wide]
 			vec.Scale(out, out, k)
@@ -168,7 +168,7 @@ func (f *forward) finish() {
 		if lse != nil {
 			row := lse[h*f.TQ+q:]
 			for i, s := range sum {
-				row[i] = top[i] + vec.Log(s)
+				row[i] = top[i] + vec.Log2(s)
 			}
 		}
 		for i, s := range sum {

@@ -11,7 +11,7 @@ func init() { op.Add(&table, attentionBackward) }
 // the contributions of all these queries to the gradients of keys and values.
 const queryTile = 56
 
-// attentionBackward overwrites DQ, DK, DV. With P = exp(scale·QKᵀ − LSE), dP = dO·Vᵀ and delta = Σ dO·O:
+// attentionBackward overwrites DQ, DK, DV. With P = 2^(scale·log₂e·QKᵀ − LSE), dP = dO·Vᵀ and delta = Σ dO·O:
 //
 //	dS = scale·P·(dP − delta), dQ = dS·K, dK = dSᵀ·Q, dV = Pᵀ·dO
 //

@@ -24,11 +24,11 @@ func sinks(s *stream, a *op.Sinks) error {
 			row := o.load(sc, 0, t*width, width)
 			for h, x := range sink {
 				was := float64(lse[h*a.T+t])
-				above := float64(x) - was
-				share := 1 / (1 + math.Exp(above))
+				above := float64(x)*math.Log2E - was
+				share := 1 / (1 + math.Exp2(above))
 				head := row[h*a.Dim : (h+1)*a.Dim]
 				vec.Scale(head, head, float32(share))
-				lse[h*a.T+t] = float32(was + max(above, 0) + math.Log1p(math.Exp(-math.Abs(above))))
+				lse[h*a.T+t] = float32(was + max(above, 0) + math.Log1p(math.Exp2(-math.Abs(above)))*math.Log2E)
 			}
 			o.store(t*width, row)
 		}
@@ -47,7 +47,7 @@ func sinksGrad(s *stream, a *op.SinksGrad) error {
 	s.sumRows(a.DSinks, a.Heads, a.T, func(_ *scratch, sum []float32, from, to int) {
 		for h, x := range sink {
 			for t := h*a.T + from; t < h*a.T+to; t++ {
-				sum[h] -= float32(math.Exp(float64(x)-float64(lse[t]))) * delta[t]
+				sum[h] -= float32(math.Exp2(float64(x)*math.Log2E-float64(lse[t]))) * delta[t]
 			}
 		}
 	})

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"math"
 	"slices"
 
 	"mt/device/cpu/vec"
@@ -25,7 +26,7 @@ type sparse struct {
 	stride  int       // of scores
 }
 
-// sparseAttention writes the output O and the log-sum-exp LSE.
+// sparseAttention writes the output O and the log-sum-exp LSE, to base 2.
 func sparseAttention(s *stream, a *op.SparseAttention) error {
 	if raceEnabled {
 		announceSparse(a)
@@ -107,17 +108,23 @@ func (f *sparse) query(q int) ([]float32, int) {
 	return actOf(f.Q).loadRows(f.sc, bufWide2, (f.q+q)*f.QStride, f.Heads, f.Dim, f.Dim)
 }
 
+// strip describes a row of scores of one head.
+func (f *sparse) strip() vec.Strip {
+	n := len(f.rows)
+	return vec.Strip{Stride: f.stride, Rows: 1, N: n, Most: n, Width: n, Scale: f.Scale}
+}
+
 func (f *sparse) forward(q int) {
 	heads, stride := f.query(q)
 	scores := f.scores(bufScores, heads, stride, f.Dim)
-	lse := f32s(f.LSE, f.Heads*f.TQ)
+	lse, top, total := f32s(f.LSE, f.Heads*f.TQ), f.sc.f32(bufMax, 1), f.sc.f32(bufSum, 1)
 	for h := range f.Heads {
-		p := scores[h*f.stride:][:len(f.rows)]
-		top := f.Scale * vec.Max(p)
-		total := vec.ExpSum(p, p, f.Scale, top)
-		vec.Scale(p, p, 1/total)
+		p := scores[h*f.stride:][:f.stride]
+		top[0] = float32(math.Inf(-1))
+		vec.SoftmaxStrip(p, f.strip(), top, total)
+		vec.Scale(p, p, 1/total[0])
 		if lse != nil {
-			lse[h*f.TQ+f.q+q] = top + vec.Log(total)
+			lse[h*f.TQ+f.q+q] = top[0] + vec.Log2(total[0])
 		}
 	}
 	f.put(actOf(f.O), (f.q+q)*f.Heads*f.Values, scores, f.Values)
@@ -170,11 +177,7 @@ func (f *sparse) gradient(a *op.SparseAttentionBackward, q int) (p, ds []float32
 	ds = f.scores(bufDScores, heads, stride, f.Values)
 	for h := range f.Heads {
 		stat, row := h*f.TQ+f.q+q, h*f.stride
-		vec.ExpSum(p[row:][:len(f.rows)], p[row:][:len(f.rows)], f.Scale, f32s(f.LSE, f.Heads*f.TQ)[stat])
-		delta := f32s(a.Delta, f.Heads*f.TQ)[stat]
-		for i := row; i < row+len(f.rows); i++ {
-			ds[i] = f.Scale * p[i] * (ds[i] - delta)
-		}
+		vec.GradStrip(p[row:], ds[row:], f.strip(), f32s(f.LSE, f.Heads*f.TQ)[stat:], f32s(a.Delta, f.Heads*f.TQ)[stat:])
 	}
 	return p, ds
 }

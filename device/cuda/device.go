@@ -76,6 +76,8 @@ type dev struct {
 	// mostWork is the largest number of FLOPs that one launch should have, by operand type, so that
 	// the driver's watchdog does not end it. 0: no limit.
 	mostWork [2]float64
+	// processors is the number of multiprocessors; 0: unknown.
+	processors int
 
 	modulesMu sync.Mutex // held while a module loads
 	modules   map[string]cudart.Module

@@ -101,6 +101,9 @@ func (l *launcher) SharedBytes() int {
 	return 99 << 10
 }
 
+// Processors returns the GPU's number of multiprocessors; 0: unknown.
+func (l *launcher) Processors() int { return l.stream.dev.processors }
+
 // MostWork returns the most FLOPs that one launch should have, so that a watchdog does not end it.
 // 0: no limit.
 func (l *launcher) MostWork(dt device.DType) float64 { return l.stream.dev.mostWork[dt] }

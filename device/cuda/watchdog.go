@@ -22,21 +22,21 @@ const (
 	attained = 0.25
 )
 
-// watch sets pace, a rate in FLOP/s that this GPU reaches in any case. If the GPU has a watchdog,
+// watch sets processors, and pace, a rate in FLOP/s that this GPU reaches in any case. If the GPU has a watchdog,
 // watch also sets mostWork, the limit on the FLOPs of a launch.
 func (d *dev) watch() error {
 	watched, err := d.cuda.DeviceAttribute(cudart.AttrExecTimeout, d.opts.Ordinal)
 	if err != nil {
 		return err
 	}
-	cycles := 1000 * attained // a second, for a clock in kHz
-	for _, attr := range []cudart.DeviceAttr{cudart.AttrProcessors, cudart.AttrClockRate} {
-		n, err := d.cuda.DeviceAttribute(attr, d.opts.Ordinal)
-		if err != nil {
-			return err
-		}
-		cycles *= float64(max(n, 1)) // a virtual GPU may report 0
+	if d.processors, err = d.cuda.DeviceAttribute(cudart.AttrProcessors, d.opts.Ordinal); err != nil {
+		return err
 	}
+	clock, err := d.cuda.DeviceAttribute(cudart.AttrClockRate, d.opts.Ordinal) // kHz
+	if err != nil {
+		return err
+	}
+	cycles := 1000 * attained * float64(max(d.processors, 1)) * float64(max(clock, 1)) // a second; a virtual GPU may report 0
 	d.pace = [2]float64{device.F32: cycleF32 * cycles, device.BF16: cycleBF16 * cycles}
 	if watched == 0 && !d.opts.Watchdog {
 		return nil

@@ -28,7 +28,8 @@ type AttentionShape struct {
 //
 //	Q (TQ, Heads, Dim) act with row stride QStride; K, V (TK, KVHeads, Dim) act with row stride KStride
 //	O (TQ, Heads·Dim) dense act
-//	LSE (Heads, TQ) f32: log-sum-exp of the scores, written unless none
+//	LSE (Heads, TQ) f32: log₂ Σ 2^(log₂e·score) over the keys that a query attends to, written unless none. A score is
+//	Scale·q·k after the softcap; LSE is its log-sum-exp in bits, the natural one divided by ln 2
 type Attention struct {
 	AttentionShape
 	O, LSE, Q, K, V  device.Tensor
@@ -58,7 +59,7 @@ func (a *Attention) Work() (shape string, flops float64) {
 	return shape, 2 * product
 }
 
-// AttentionBackward overwrites DQ, DK, DV.
+// AttentionBackward overwrites DQ, DK, DV. LSE is what Attention or Sinks wrote: a probability is 2^(log₂e·score − LSE).
 //
 //	DQ like Q with stride DQStride, DK and DV like K with DKStride, act
 //	DO, O (TQ, Heads·Dim) dense act; Delta (Heads, TQ) f32 is overwritten with Σ DO·O for each query and head

@@ -3,8 +3,8 @@ package op
 import "mt/device"
 
 // Sinks adds attention sinks to the result of Attention. With a sink, every head's softmax has one more score, whose
-// value vector is 0. In place, Sinks multiplies row t of head h of O by σ(LSE − sink) and sets LSE to log(e^LSE +
-// e^sink). AttentionBackward with the new O and LSE then gives the gradients of attention with sinks. Source: the
+// value vector is 0. In place, Sinks multiplies row t of head h of O by σ(LSE·ln 2 − sink) and sets LSE to log₂(2^LSE
+// + e^sink). AttentionBackward with the new O and LSE then gives the gradients of attention with sinks. Source: the
 // gpt-oss model card, arXiv:2508.10925.
 //
 //	O (T, Heads·Dim) act, LSE (Heads, T) f32, as Attention wrote them
@@ -27,7 +27,7 @@ func (a *Sinks) Check() error {
 	return c.err
 }
 
-// SinksGrad accumulates DSinks (Heads) f32: −Σ_t e^(sink − LSE)·Delta for each head.
+// SinksGrad accumulates DSinks (Heads) f32: −Σ_t e^sink·2^−LSE·Delta for each head.
 //
 //	LSE (Heads, T) f32 as Sinks left it, Delta (Heads, T) f32 as AttentionBackward left it
 type SinksGrad struct {

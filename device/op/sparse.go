@@ -75,7 +75,7 @@ type SparseShape struct {
 //
 //	Q (TQ, Heads, Dim) act with row stride QStride; K (TK, Dim) act with row stride KStride
 //	O (TQ, Heads·Values) dense act
-//	LSE (Heads, TQ) f32: log-sum-exp of the scores, written unless none
+//	LSE (Heads, TQ) f32: log-sum-exp of the scores to base 2, as of Attention, written unless none
 type SparseAttention struct {
 	SparseShape
 	O, LSE, Q, K     device.Tensor

@@ -107,11 +107,11 @@ func LogSumExp(x []float64) float64 {
 }
 
 // Attention writes o (TQ, Heads·Dim), the output, and lse (Heads, TQ), the log-sum-exp of each
-// query's scores.
+// query's scores, to base 2.
 func Attention(o, lse, q, k, v []float64, s Shape) {
 	s.scores(q, k, func(h, row int, keys []int, scores, _ []float64) {
 		l := LogSumExp(scores)
-		lse[h*s.TQ+row] = l
+		lse[h*s.TQ+row] = l * math.Log2E
 		out := o[(row*s.Heads+h)*s.Dim:][:s.Dim]
 		clear(out)
 		for j, x := range scores {
@@ -137,7 +137,7 @@ func AttentionBackward(dq, dk, dv, do, o, lse, q, k, v []float64, s Shape) {
 		delta := dot(dout, o[at:at+s.Dim])
 		clear(grad)
 		for j, x := range scores {
-			p := math.Exp(x - lse[h*s.TQ+row])
+			p := math.Exp(x - lse[h*s.TQ+row]*math.Ln2)
 			ds := s.Scale * slopes[j] * p * (dot(dout, s.key(v, keys[j], h)) - delta)
 			add(grad, ds, s.key(k, keys[j], h))
 			add(d.key(dk, keys[j], h), ds, s.query(q, row, h))

@@ -250,14 +250,15 @@ func SortByExpert(ids, order, rows, offsets, counts []int32, E, K int) {
 	offsets[E] = int32(n)
 }
 
-// Sinks turns o (T, heads·dim) and lse (heads, T) of attention into attention with sinks (heads): one more score for
+// Sinks turns o (T, heads·dim) and lse (heads, T), to base 2, of attention into attention with sinks (heads): one more score for
 // each head, with value 0.
 func Sinks(o, lse, sinks []float64, T, dim int) {
 	for h, sink := range sinks {
 		for t := range T {
-			all := LogSumExp([]float64{lse[h*T+t], sink})
-			Scale(o[(t*len(sinks)+h)*dim:][:dim], math.Exp(lse[h*T+t]-all))
-			lse[h*T+t] = all
+			was := lse[h*T+t] * math.Ln2
+			all := LogSumExp([]float64{was, sink})
+			Scale(o[(t*len(sinks)+h)*dim:][:dim], math.Exp(was-all))
+			lse[h*T+t] = all * math.Log2E
 		}
 	}
 }
@@ -267,7 +268,7 @@ func Sinks(o, lse, sinks []float64, T, dim int) {
 func SinksGrad(dsinks, lse, delta, sinks []float64, T int) {
 	for h, sink := range sinks {
 		for t := range T {
-			dsinks[h] -= math.Exp(sink-lse[h*T+t]) * delta[h*T+t]
+			dsinks[h] -= math.Exp(sink-lse[h*T+t]*math.Ln2) * delta[h*T+t]
 		}
 	}
 }

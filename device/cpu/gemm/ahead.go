@@ -27,14 +27,19 @@ type source struct {
 	// the first prefetched row to the second; 0: there is only one row. Second, down is the
 	// distance in bytes to the next address, added after every 16 elements of K.
 	across, down uintptr
+
+	// A transposed A is prefetched line by line: after all rows of one cache line follow those of the next.
+	first  uintptr // the address of the first row
+	calls  int     // calls for a line
+	passes int     // lines left
 }
 
 // sourceAfter returns the part of A that will be read after block kb of K of task b. The prefetching is spread over the
 // next calls kernel calls. The part is the next block of K. After the last block, the first block of the next
-// unclaimed task follows, which this thread will probably claim. Kernels do not prefetch a transposed A: its rows are short and
-// far apart, so prefetching does not pay there.
+// unclaimed task follows, which this thread will probably claim. Only the kernels for packed tiles prefetch a transposed
+// A. Its rows are short and far apart, so each call takes one cache line of many rows.
 func (w *Workspace) sourceAfter(b *block, kb, calls int) source {
-	if w.TransA {
+	if w.TransA && w.layout.packTiles == nil {
 		return source{}
 	}
 	m0, m := b.m0, b.m
@@ -51,6 +56,12 @@ func (w *Workspace) sourceAfter(b *block, kb, calls int) source {
 	}
 	k0, k := w.plan.kRange(kb, w.K)
 	size := w.left.size()
+	if w.TransA {
+		row, each := uintptr(w.left.ld*size), max(now/8, 1)
+		from := uintptr(w.left.at(k0, m0).p)
+		return source{from: from, ld: uintptr(each) * row, rows: ceil(k, each), down: 2 * row,
+			first: from, calls: ceil(k, each), passes: ceil(m*size, cacheLine) - 1}
+	}
 	s := source{
 		from: uintptr(w.left.at(m0, k0).p),
 		ld:   uintptr(w.left.ld * size),
@@ -66,6 +77,11 @@ func (w *Workspace) sourceAfter(b *block, kb, calls int) source {
 // take returns the address at which the next kernel call begins to prefetch, and for how many of the next n calls step
 // by step the rows suffice; 0, n: nothing is left.
 func (s *source) take(n int) (uintptr, int) {
+	if s.rows <= 0 && s.passes > 0 {
+		s.passes--
+		s.first += cacheLine
+		s.from, s.rows = s.first, s.calls
+	}
 	if s.rows <= 0 {
 		s.from, s.across, s.down = 0, 0, 0
 		return 0, n

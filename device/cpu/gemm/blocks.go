@@ -17,7 +17,7 @@ type chunk struct{ from, n int }
 func (w *Workspace) runBlocks(p *parallel.Pool) {
 	l := w.level
 	w.plan.planK(w.K)
-	w.plan.inPlace = !w.TransA && !w.ABF16 && spreads(w.K, w.plan.kc)
+	w.plan.inPlace = w.layout.packTiles == nil && !w.TransA && !w.ABF16 && spreads(w.K, w.plan.kc)
 	w.plan.planN(w.N, w.layout.steps(w.K), l.nr)
 	for from := 0; from < w.N; from += w.plan.nc {
 		w.chunk = chunk{from, min(w.plan.nc, w.N-from)}
@@ -36,6 +36,9 @@ func (w *Workspace) runBlocks(p *parallel.Pool) {
 func (w *Workspace) panelStride(k int) int {
 	return roundUp(w.layout.steps(k), kGrain)*w.level.nr + cacheLine/4
 }
+
+// tileStride returns the distance between two packed tiles of A, in floats, if a tile holds k elements of K.
+func (w *Workspace) tileStride(k int) int { return roundUp(k, kGrain)*w.level.mr + cacheLine/4 }
 
 // panelsBefore returns the offset at which the packed panels of block kb of K begin. All earlier blocks have the full
 // length kc.
@@ -123,7 +126,7 @@ func (w *Workspace) blockOf(t int) block {
 func (w *Workspace) prepare(b *block, s *lane) {
 	b.lane = s
 	if !w.plan.inPlace {
-		s.a = grown(s.a, roundUp(b.m, kGrain)*rowStride)
+		s.a = grown(s.a, max(roundUp(b.m, kGrain)*rowStride, b.tiles*w.tileStride(w.plan.kc)))
 	}
 	out := w.result.at(b.m0, b.n0)
 	b.d, b.ldd = (*float32)(out.p), w.result.ld
@@ -155,11 +158,20 @@ func (w *Workspace) readA(b *block, kb int) {
 		b.left, b.lda = (*float32)(w.left.at(b.m0, k0).p), w.left.ld
 		return
 	}
-	b.left, b.lda = &b.a[0], rowStride
+	row, column := b.m0, k0
 	if w.TransA {
-		w.layout.packRowsT(&b.a[0], w.left.at(k0, b.m0), b.m, k, &b.rows)
-	} else {
-		w.layout.packRows(&b.a[0], w.left.at(b.m0, k0), b.m, k)
+		row, column = k0, b.m0
+	}
+	from := w.left.at(row, column)
+	b.left, b.lda = &b.a[0], rowStride
+	switch {
+	case w.layout.packTiles != nil:
+		b.lda = w.tileStride(k)
+		w.layout.packTiles(&b.a[0], b.lda, from, w.TransA, b.h, b.m, k, &b.rows)
+	case w.TransA:
+		w.layout.packRowsT(&b.a[0], from, b.m, k, &b.rows)
+	default:
+		w.layout.packRows(&b.a[0], from, b.m, k)
 	}
 }
 
@@ -170,6 +182,10 @@ func (w *Workspace) multiply(b *block, kb int) {
 	_, k := w.plan.kRange(kb, w.K)
 	k = w.layout.steps(k)
 	next := w.sourceAfter(b, kb, (b.last-b.first)*b.tiles)
+	apart := b.h * b.lda
+	if w.layout.packTiles != nil {
+		apart = b.lda
+	}
 	whole := uintptr(8 * k * b.tiles) // the bytes of the next panel that the calls for one panel prefetch
 	for j := b.first; j < b.last; j++ {
 		panel := w.panel(kb, j)
@@ -190,7 +206,7 @@ func (w *Workspace) multiply(b *block, kb int) {
 			if block == 0 { // no part of A to prefetch: prefetch more of B
 				block, across, down, step = ahead+whole, cacheLine, 2*cacheLine, uintptr(8*k)
 			}
-			left, d := at(b.left, i*b.h*b.lda), at(b.d, i*b.h*b.ldd+column)
+			left, d := at(b.left, i*apart), at(b.d, i*b.h*b.ldd+column)
 			if n > 1 {
 				w.layout.column(n, k, left, b.lda, panel, c, b.ldc, d, b.ldd, ahead, block, across, down, step)
 			} else {

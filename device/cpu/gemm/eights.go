@@ -30,21 +30,6 @@ func narrowOf(eights func(dst *uint16, src *float32, n int)) func(dst *uint16, s
 	}
 }
 
-// packRowsOf returns a layout.packRows function in plain Go that uses widen, an instruction set's
-// conversion from bf16 to fp32.
-func packRowsOf(widen func(dst *float32, src *uint16, n int)) func(dst *float32, a operand, rows, k int) {
-	return func(dst *float32, a operand, rows, k int) {
-		for r := range rows {
-			src := a.at(r, 0)
-			if a.bf16 {
-				widen(at(dst, r*rowStride), (*uint16)(src.p), k)
-			} else {
-				copy(unsafe.Slice(at(dst, r*rowStride), k), src.f32(k))
-			}
-		}
-	}
-}
-
 // addDots adds to d[r] the dot product of x and row r of b over the elements from … k−1, which the
 // assembly leaves out. The offsets are the distances of the four rows from b's origin in bytes.
 func addDots(d *[4]float32, x *float32, b operand, offsets *[4]int, from, k int) {

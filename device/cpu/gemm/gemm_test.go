@@ -449,3 +449,74 @@ func TestChoose(t *testing.T) {
 		t.Errorf("products use %s, all else %s", Level(), other)
 	}
 }
+
+// TestPackedAHasRoom: a packed block of A fits the memory that is taken for it, whatever its height and length.
+func TestPackedAHasRoom(t *testing.T) {
+	pool := parallel.New(1)
+	defer pool.Close()
+	const guard, sentinel = 64, 12345
+	eachLevel(t, func(t *testing.T, l *level) {
+		for _, m := range []int{1, 5, 13, 16, 31, 48, 224} {
+			for _, k := range []int{1, 16, 500, 1024} {
+				for _, trans := range []bool{false, true} {
+					ws := &Workspace{level: l}
+					p := problem{m: m, n: 3, k: k, transA: trans, aBF16: true} // bf16 is always packed
+					x := p.fill(smallIntegers(1))
+					x.runOn(t, pool, ws)
+					n := len(ws.lanes[0].a)
+					mem := grown(nil, n+guard)
+					for i := range mem {
+						mem[i] = sentinel
+					}
+					ws.lanes[0].a = mem[:n:n]
+					x.runOn(t, pool, ws)
+					for i, v := range mem[n:] {
+						if v != sentinel {
+							t.Fatalf("%d × %d, transposed %t: float %d behind the %d floats is written", m, k, trans, i, n)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestTransposedAhead: the kernels prefetch every cache line of the transposed part of A that is packed next.
+func TestTransposedAhead(t *testing.T) {
+	pool := parallel.New(1)
+	defer pool.Close()
+	eachLevel(t, func(t *testing.T, l *level) {
+		if l.packTiles == nil {
+			t.Skip("kernels of rows do not prefetch a transposed A")
+		}
+		ws := &Workspace{level: l}
+		p := problem{m: 100, n: 256, k: 1000, transA: true}
+		x := p.fill(smallIntegers(1))
+		x.runOn(t, pool, ws)
+		ws.begin(pool, x.args())
+		b := ws.blockOf(0)
+		lines := map[uintptr]bool{}
+		now := ws.plan.kc
+		s := ws.sourceAfter(&b, 0, 100)
+		for {
+			block, n := s.take(2)
+			if block == 0 {
+				break
+			}
+			for i := range n {
+				for j := range now / 8 {
+					lines[(block+uintptr(i)*s.ld+uintptr(j)*s.down/2)/cacheLine] = true
+				}
+			}
+		}
+		k0, k := ws.plan.kRange(1, ws.K)
+		for r := range k {
+			from := uintptr(ws.left.at(k0+r, b.m0).p)
+			for a := from; a < from+uintptr(4*b.m); a += cacheLine {
+				if !lines[a/cacheLine] {
+					t.Fatalf("byte %d of row %d is not prefetched", a-from, r)
+				}
+			}
+		}
+	})
+}

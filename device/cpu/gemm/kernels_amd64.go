@@ -178,6 +178,11 @@ func packB256F32(dst *float32, stride int, src *float32, ld int, panels int, k i
 //go:noescape
 func transpose256F32(dst *float32, stride int, src *float32, offsets *[8]int, n int, ahead uintptr)
 
+// packTiles256F32 copies k rows of src, ld apart, into tiles of 6 columns, stride apart.
+//
+//go:noescape
+func packTiles256F32(dst *float32, stride int, src *float32, ld int, tiles int, k int)
+
 // dot512F32 writes to d the products of x with four rows of k elements, which begin at
 // w plus offsets bytes.
 //
@@ -201,6 +206,9 @@ func packB256BF16(dst *float32, stride int, src *uint16, ld int, panels int, k i
 
 //go:noescape
 func transpose256BF16(dst *float32, stride int, src *uint16, offsets *[8]int, n int, ahead uintptr)
+
+//go:noescape
+func packTiles256BF16(dst *float32, stride int, src *uint16, ld int, tiles int, k int)
 
 //go:noescape
 func dot512BF16(d *float32, x *float32, w *uint16, offsets *[4]int, k int)

@@ -22,7 +22,7 @@ const rowStride = 528
 //
 // The last four arguments are addresses to prefetch, which may be invalid. For every 16 of k the kernel prefetches
 // the next 128 bytes from panel on, and the cache lines at block and at block + across. Then block advances by down
-// bytes.
+// bytes. The kernels of AVX2 prefetch half as much for every 8 of k, and nothing at block + across.
 type kernelFunc func(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, mask uint32,
 	panel, block, across, down uintptr)
 
@@ -33,7 +33,7 @@ type layout struct {
 	perStep int          // elements of K in a packed element
 	kernels []kernelFunc // by height; [0] is unused
 	// column does for tiles of the greatest height, one below the other, what kernels do with a full mask. From tile to
-	// tile panel advances by 8 bytes for each of k, and block by step. nil: there is none.
+	// tile panel advances by 8 bytes for each of k, block by step, and a by lda floats. nil: there is none.
 	column func(tiles, k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int,
 		panel, block, across, down, step uintptr)
 
@@ -43,6 +43,9 @@ type layout struct {
 	// packRowsT does what packRows does, but a is stored transposed. It may write up to the next
 	// multiples of kGrain rows and packed elements.
 	packRowsT func(dst *float32, a operand, rows, k int, s *rowOffsets)
+	// packTiles writes tiles of h rows of a, stride floats apart. A tile has level.mr floats for each of k, one after the
+	// other, and kernels read a tile, not rows. trans: a is stored transposed. nil: packRows and packRowsT serve.
+	packTiles func(dst *float32, stride int, a operand, trans bool, h, rows, k int, s *rowOffsets)
 	// packB writes the n columns of b as panels of nr columns. Panels are stride apart and their rows nr apart.
 	// Missing columns of the last panel are arbitrary.
 	packB func(dst *float32, stride int, b operand, n, k int)

@@ -2,6 +2,8 @@
 
 package gemm
 
+import "unsafe"
+
 // levels lists the levels (kernels for one instruction set each) that this machine can run, the fastest first. Every
 // arm64 processor that Go supports has NEON.
 func levels() []*level { return []*level{neon, generic} }
@@ -89,4 +91,19 @@ func dotNEON(d *[4]float32, x *float32, b operand, offsets *[4]int, k int) {
 		dotNEONF32(&d[0], x, (*float32)(b.p), offsets, k)
 	}
 	addDots(d, x, b, offsets, k&^7, k)
+}
+
+// packRowsOf returns a layout.packRows function in plain Go that uses widen, an instruction set's
+// conversion from bf16 to fp32.
+func packRowsOf(widen func(dst *float32, src *uint16, n int)) func(dst *float32, a operand, rows, k int) {
+	return func(dst *float32, a operand, rows, k int) {
+		for r := range rows {
+			src := a.at(r, 0)
+			if a.bf16 {
+				widen(at(dst, r*rowStride), (*uint16)(src.p), k)
+			} else {
+				copy(unsafe.Slice(at(dst, r*rowStride), k), src.f32(k))
+			}
+		}
+	}
 }

@@ -2,7 +2,7 @@
 
 package gemm
 
-const nr256 = 16
+const mr256, nr256 = 6, 16
 
 // peakSums is how many registers the functions peak… sum to.
 const peakSums = 12
@@ -10,15 +10,14 @@ const peakSums = 12
 // avx2 is the level for processors with AVX2. Plain Go packs rows of A, at almost the rate of memory.
 var avx2 = &level{
 	name: "avx2",
-	mr:   6,
+	mr:   mr256,
 	rows: 48,
 	nr:   nr256,
 	layout: layout{
 		perStep:   1,
 		kernels:   []kernelFunc{nil, kernel256x1, kernel256x2, kernel256x3, kernel256x4, kernel256x5, kernel256x6},
 		column:    column256,
-		packRows:  packRowsOf(avx2Widen),
-		packRowsT: packRowsT256,
+		packTiles: packTiles256,
 		packB:     packB256,
 		packBT:    packBT256,
 	},
@@ -44,11 +43,23 @@ func packB256(dst *float32, stride int, b operand, n, k int) {
 	}
 }
 
-// packRowsT256 is layout.packRowsT for AVX2: it packs 8 elements of K at a time. A row that ends earlier is filled up
-// with its last element; kernels do not read these repetitions.
-func packRowsT256(dst *float32, a operand, rows, k int, s *rowOffsets) {
-	for j := 0; j < k; j += 8 {
-		transpose8(at(dst, j), rowStride, a.at(j, 0), k-j, rows, s)
+// packTiles256 is layout.packTiles for AVX2. Kernels do not read the elements of rows that a tile does not have.
+func packTiles256(dst *float32, stride int, a operand, trans bool, h, rows, k int, s *rowOffsets) {
+	whole := 0
+	if trans && h == mr256 {
+		if whole = rows / mr256; whole > 0 && a.bf16 {
+			packTiles256BF16(dst, stride, (*uint16)(a.p), a.ld, whole, k)
+		} else if whole > 0 {
+			packTiles256F32(dst, stride, (*float32)(a.p), a.ld, whole, k)
+		}
+	}
+	for i := whole; i*h < rows; i++ {
+		tile, n := at(dst, i*stride), min(h, rows-i*h)
+		if trans {
+			packPanels(tile, 0, mr256, a.at(0, i*h), n, k)
+		} else {
+			transpose8(tile, mr256, a.at(i*h, 0), n, k, s)
+		}
 	}
 }
 
@@ -64,7 +75,7 @@ func packBT256(dst *float32, stride int, b operand, n, k int, s *rowOffsets) {
 // than 8 rows, it repeats the last.
 func transpose8(dst *float32, stride int, src operand, rows, n int, s *rowOffsets) {
 	whole, offsets := n&^7, (*[8]int)(s.first(8, src, rows))
-	ahead := uintptr(8 * src.ld * src.size()) // the next call's rows
+	ahead := uintptr(min(rows, 8) * src.ld * src.size()) // the next call's rows
 	if src.bf16 {
 		transpose256BF16(dst, stride, (*uint16)(src.p), offsets, whole, ahead)
 	} else {

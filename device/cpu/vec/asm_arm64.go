@@ -20,7 +20,7 @@ var neon = kernels{
 	max:          maxNEON,
 	expSum:       expSumNEON,
 	sumExp:       sumExpNEON,
-	softmaxStrip: softmaxRows(maxNEON, expSumNEON),
+	softmaxStrip: softmaxRows(maxNEON, exp2SumNEON),
 	gradStrip:    gradRows(gradRowNEON),
 	swiglu:       unit{swigluNEON, swigluGradNEON, swigluGradYNEON},
 	geglu:        unit{gegluNEON, gegluGradNEON, gegluGradYNEON},

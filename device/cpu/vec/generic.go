@@ -12,7 +12,7 @@ var generic = kernels{
 	level: Generic, widen: genericWiden, narrow: genericNarrow, add: genericAdd,
 	scale: genericScale, shift: genericShift, scaleMul: genericScaleMul, dot: genericDot, sum: genericSum, dot3: genericDot3,
 	normGrad: genericNormGrad, normGradAdd: genericNormGradAdd, rotate: genericRotate, max: genericMax,
-	expSum: genericExpSum, sumExp: genericSumExp, softmaxStrip: softmaxRows(genericMax, genericExpSum), gradStrip: gradRows(genericGradRow),
+	expSum: genericExpSum(exp), sumExp: genericSumExp, softmaxStrip: softmaxRows(genericMax, genericExpSum(exp2)), gradStrip: gradRows(genericGradRow),
 	swiglu: genericUnit(identity), geglu: genericUnit(geluArgument), erfglu: genericUnit(logit),
 	tileRows: genericTiles(false), tileCols: genericTiles(true),
 }
@@ -151,15 +151,30 @@ func exp(x float32) float32 {
 	return p * math.Float32frombits(uint32(half+127)<<23)
 }
 
-func genericExpSum(dst, x *float32, n int, scale, shift float32) float32 {
-	var acc [4]float32
-	d := span(dst, n)
-	for i, v := range span(x, n) {
-		e := exp(scale*v - shift)
-		d[i] = e
-		acc[i&3] += e
+// exp2 returns 2^x by the same polynomial as the assembly.
+func exp2(x float32) float32 {
+	const magic = 3 << 22
+	x = min(max(x, -127), 128)
+	n := float32(x+magic) - magic
+	r, p := x-n, float32(0.0001532646274426952)
+	for _, c := range [...]float32{0.0013390806270763278, 0.009618505835533142, 0.05550359934568405, 0.24022647738456726, 0.6931471824645996, 1} {
+		p = p*r + c
 	}
-	return (acc[0] + acc[1]) + (acc[2] + acc[3])
+	return p * math.Float32frombits(uint32(int32(n)+127)<<23)
+}
+
+// genericExpSum returns the kernel that writes power(scale·x − shift) and returns the sum.
+func genericExpSum(power func(float32) float32) func(dst, x *float32, n int, scale, shift float32) float32 {
+	return func(dst, x *float32, n int, scale, shift float32) float32 {
+		var acc [4]float32
+		d := span(dst, n)
+		for i, v := range span(x, n) {
+			e := power(scale*v - shift)
+			d[i] = e
+			acc[i&3] += e
+		}
+		return (acc[0] + acc[1]) + (acc[2] + acc[3])
+	}
 }
 
 func genericSumExp(x *float32, n int, scale, shift float32) float32 {
@@ -171,38 +186,38 @@ func genericSumExp(x *float32, n int, scale, shift float32) float32 {
 }
 
 // softmaxRows returns an implementation of SoftmaxStrip that works row by row. It calls most for the largest element of
-// a row, and expSum for the row's exponentials and their sum.
-func softmaxRows(most func(x *float32, n int) float32, expSum func(dst, x *float32, n int, scale, shift float32) float32) func(x *float32, stride, rows, n, most, width int, scale float32, top, sum *float32) {
-	return func(x *float32, stride, rows, n, limit, width int, scale float32, top, sum *float32) {
+// a row, and exp2Sum for the row's powers of 2 and their sum.
+func softmaxRows(most func(x *float32, n int) float32, exp2Sum func(dst, x *float32, n int, scale, shift float32) float32) func(x *float32, stride, rows, n, most, width int, factor float32, top, sum *float32) {
+	return func(x *float32, stride, rows, n, limit, width int, factor float32, top, sum *float32) {
 		tops, sums := span(top, rows), span(sum, rows)
 		all := span(x, (rows-1)*stride/4+width)
 		for r := range rows {
 			row, seen := all[r*stride/4:][:width], min(max(0, n+r), limit)
-			tops[r] = max(tops[r], most(first(row), seen)*scale)
-			sums[r] = expSum(first(row), first(row), seen, scale, tops[r])
+			tops[r] = max(tops[r], most(first(row), seen)*factor)
+			sums[r] = exp2Sum(first(row), first(row), seen, factor, tops[r])
 			clear(row[seen:])
 		}
 	}
 }
 
 // gradRows returns an implementation of GradStrip that works row by row and calls grad for each row.
-func gradRows(grad func(x, dx *float32, n int, scale, lse, delta float32)) func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32) {
-	return func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32) {
+func gradRows(grad func(x, dx *float32, n int, factor, scale, lse, delta float32)) func(x, dx *float32, stride, rows, n, most, width int, factor, scale float32, lse, delta *float32) {
+	return func(x, dx *float32, stride, rows, n, most, width int, factor, scale float32, lse, delta *float32) {
 		lses, deltas := span(lse, rows), span(delta, rows)
 		all, grads := span(x, (rows-1)*stride/4+width), span(dx, (rows-1)*stride/4+width)
 		for r := range rows {
 			p, g, seen := all[r*stride/4:][:width], grads[r*stride/4:][:width], min(max(0, n+r), most)
-			grad(first(p), first(g), seen, scale, lses[r], deltas[r])
+			grad(first(p), first(g), seen, factor, scale, lses[r], deltas[r])
 			clear(p[seen:])
 			clear(g[seen:])
 		}
 	}
 }
 
-func genericGradRow(x, dx *float32, n int, scale, lse, delta float32) {
+func genericGradRow(x, dx *float32, n int, factor, scale, lse, delta float32) {
 	p, g := span(x, n), span(dx, n)
 	for i, v := range p {
-		p[i] = exp(scale*v - lse)
+		p[i] = exp2(factor*v - lse)
 		g[i] = p[i] * scale * (g[i] - delta)
 	}
 }

@@ -4,11 +4,16 @@ import "math"
 
 // Log returns the natural logarithm of x, to fp32 precision if x is a positive normal number. For any other x it
 // returns the result of math.Log.
-func Log(x float32) float32 {
+func Log(x float32) float32 { return float32(log(x)) }
+
+// Log2 returns the logarithm to base 2 of x, with the precision of Log.
+func Log2(x float32) float32 { return float32(log(x) * math.Log2E) }
+
+func log(x float32) float64 {
 	bits := math.Float32bits(x)
 	const smallest, infinity = 1 << 23, 255 << 23
 	if bits < smallest || bits >= infinity { // not a positive normal number
-		return float32(math.Log(float64(x)))
+		return math.Log(float64(x))
 	}
 	// Write x as m·2^e with m between √½ and √2.
 	const half = 0x3f3504f3 // √½
@@ -18,5 +23,5 @@ func Log(x float32) float32 {
 	// 2·s¹¹/11 < 1e-9.
 	s := (m - 1) / (m + 1)
 	z := s * s
-	return float32(float64(e)*math.Ln2 + 2*s*(1+z*(1.0/3+z*(1.0/5+z*(1.0/7+z*(1.0/9))))))
+	return float64(e)*math.Ln2 + 2*s*(1+z*(1.0/3+z*(1.0/5+z*(1.0/7+z*(1.0/9)))))
 }

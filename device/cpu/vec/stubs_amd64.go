@@ -82,12 +82,12 @@ func sumExpAVX512(x *float32, n int, scale float32, shift float32) float32
 // softmaxStripAVX512 does a strip: see SoftmaxStrip.
 //
 //go:noescape
-func softmaxStripAVX512(x *float32, stride int, rows int, n int, most int, width int, scale float32, top *float32, sum *float32)
+func softmaxStripAVX512(x *float32, stride int, rows int, n int, most int, width int, factor float32, top *float32, sum *float32)
 
 // gradStripAVX512 does a strip: see GradStrip.
 //
 //go:noescape
-func gradStripAVX512(x *float32, dx *float32, stride int, rows int, n int, most int, width int, scale float32, lse *float32, delta *float32)
+func gradStripAVX512(x *float32, dx *float32, stride int, rows int, n int, most int, width int, factor float32, scale float32, lse *float32, delta *float32)
 
 // swigluAVX512 is y = f(gate)·up.
 //
@@ -267,10 +267,10 @@ func expSumAVX2(dst *float32, x *float32, n int, scale float32, shift float32) f
 func sumExpAVX2(x *float32, n int, scale float32, shift float32) float32
 
 //go:noescape
-func softmaxStripAVX2(x *float32, stride int, rows int, n int, most int, width int, scale float32, top *float32, sum *float32)
+func softmaxStripAVX2(x *float32, stride int, rows int, n int, most int, width int, factor float32, top *float32, sum *float32)
 
 //go:noescape
-func gradStripAVX2(x *float32, dx *float32, stride int, rows int, n int, most int, width int, scale float32, lse *float32, delta *float32)
+func gradStripAVX2(x *float32, dx *float32, stride int, rows int, n int, most int, width int, factor float32, scale float32, lse *float32, delta *float32)
 
 //go:noescape
 func swigluAVX2(y *float32, gate *float32, up *float32, n int)

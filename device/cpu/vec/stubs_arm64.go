@@ -79,10 +79,15 @@ func expSumNEON(dst, x *float32, n int, scale, shift float32) float32
 //go:noescape
 func sumExpNEON(x *float32, n int, scale, shift float32) float32
 
-// gradRowNEON is x = exp(scale·x − lse) and dx = scale·x·(dx − delta).
+// exp2SumNEON is dst = 2^(scale·x − shift) and returns the sum; dst may be x.
 //
 //go:noescape
-func gradRowNEON(x, dx *float32, n int, scale, lse, delta float32)
+func exp2SumNEON(dst, x *float32, n int, scale, shift float32) float32
+
+// gradRowNEON is x = 2^(factor·x − lse) and dx = scale·x·(dx − delta).
+//
+//go:noescape
+func gradRowNEON(x, dx *float32, n int, factor, scale, lse, delta float32)
 
 // swigluNEON is y = f(gate)·up.
 //

@@ -38,8 +38,8 @@ type kernels struct {
 	max          func(x *float32, n int) float32
 	expSum       func(dst, x *float32, n int, scale, shift float32) float32
 	sumExp       func(x *float32, n int, scale, shift float32) float32
-	softmaxStrip func(x *float32, stride, rows, n, most, width int, scale float32, top, sum *float32)
-	gradStrip    func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32)
+	softmaxStrip func(x *float32, stride, rows, n, most, width int, factor float32, top, sum *float32)
+	gradStrip    func(x, dx *float32, stride, rows, n, most, width int, factor, scale float32, lse, delta *float32)
 	swiglu       unit
 	geglu        unit
 	erfglu       unit

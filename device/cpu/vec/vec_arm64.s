@@ -1216,121 +1216,93 @@ next6:
 	FMOVS F16, ret+24(FP)
 	RET
 
-// func gradRowNEON(x, dx *float32, n int, scale, lse, delta float32)
-TEXT ·gradRowNEON(SB), NOSPLIT, $0-36
-	MOVD x+0(FP), R0
-	MOVD dx+8(FP), R1
+// func exp2SumNEON(dst, x *float32, n int, scale, shift float32) float32
+TEXT ·exp2SumNEON(SB), NOSPLIT, $0-36
+	MOVD x+8(FP), R0
+	MOVD dst+0(FP), R1
 	MOVD n+16(FP), R2
 	FMOVS scale+24(FP), F0
 	WORD $0x4e040400 // dup v0.4s, v0.s[0]
-	FMOVS lse+28(FP), F1
+	FMOVS shift+28(FP), F1
 	WORD $0x4e040421 // dup v1.4s, v1.s[0]
-	FMOVS delta+32(FP), F2
-	WORD $0x4e040442 // dup v2.4s, v2.s[0]
-	MOVW $0xc2d00000, R3
-	VDUP R3, V3.S4
-	MOVW $0x42b20000, R3
-	VDUP R3, V4.S4
-	MOVW $0x3fb8aa3b, R3
-	VDUP R3, V5.S4
-	MOVW $0x4b400000, R3
-	VDUP R3, V6.S4
-	MOVW $0x3f317200, R3
-	VDUP R3, V7.S4
-	MOVW $0x35bfbe8e, R3
-	VDUP R3, V8.S4
-	MOVW $0x3f800000, R3
-	VDUP R3, V9.S4
-	MOVW $0x0000007f, R3
-	VDUP R3, V10.S4
-	MOVW $0x3efffffe, R3
-	VDUP R3, V11.S4
-	MOVW $0x3e2aaa49, R3
-	VDUP R3, V12.S4
-	MOVW $0x3d2aac79, R3
-	VDUP R3, V13.S4
-	MOVW $0x3c091d10, R3
-	VDUP R3, V14.S4
-	MOVW $0x3ab511e8, R3
-	VDUP R3, V15.S4
 	WORD $0x6ea0f821 // fneg v1.4s, v1.4s
+	MOVD $0x00000000ffffffff, R3
+	FMOVD R3, F2
+	MOVW $0xc2fe0000, R3
+	VDUP R3, V3.S4
+	MOVW $0x43000000, R3
+	VDUP R3, V4.S4
+	MOVW $0x4b400000, R3
+	VDUP R3, V5.S4
+	MOVW $0x3f800000, R3
+	VDUP R3, V6.S4
+	MOVW $0x3f317218, R3
+	VDUP R3, V7.S4
+	MOVW $0x3e75fdee, R3
+	VDUP R3, V8.S4
+	MOVW $0x3d6357be, R3
+	VDUP R3, V9.S4
+	MOVW $0x3c1d96f0, R3
+	VDUP R3, V10.S4
+	MOVW $0x3aaf8417, R3
+	VDUP R3, V11.S4
+	MOVW $0x3920b5a9, R3
+	VDUP R3, V12.S4
+	WORD $0x6e2d1dad // eor v13.16b, v13.16b, v13.16b
+	WORD $0x6e2e1dce // eor v14.16b, v14.16b, v14.16b
 	CMP $8, R2
 	BLT next2
 turn1:
-	FMOVQ 0(R0), F16
-	FMOVQ 0(R1), F17
-	WORD $0x4ea11c32 // mov v18.16b, v1.16b
-	WORD $0x4e30cc12 // fmla v18.4s, v0.4s, v16.4s
-	WORD $0x4e23f652 // fmax v18.4s, v18.4s, v3.4s
-	WORD $0x4ea4f652 // fmin v18.4s, v18.4s, v4.4s
-	WORD $0x4ea61cd3 // mov v19.16b, v6.16b
-	WORD $0x4e25ce53 // fmla v19.4s, v18.4s, v5.4s
-	WORD $0x4ea6d674 // fsub v20.4s, v19.4s, v6.4s
-	WORD $0x4ea7ce92 // fmls v18.4s, v20.4s, v7.4s
-	WORD $0x4ea8ce92 // fmls v18.4s, v20.4s, v8.4s
-	WORD $0x4eae1dd5 // mov v21.16b, v14.16b
-	WORD $0x4e32cdf5 // fmla v21.4s, v15.4s, v18.4s
-	WORD $0x4ead1db4 // mov v20.16b, v13.16b
-	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
-	WORD $0x4eac1d95 // mov v21.16b, v12.16b
-	WORD $0x4e32ce95 // fmla v21.4s, v20.4s, v18.4s
-	WORD $0x4eab1d74 // mov v20.16b, v11.16b
-	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
-	WORD $0x4ea91d35 // mov v21.16b, v9.16b
-	WORD $0x4e32ce95 // fmla v21.4s, v20.4s, v18.4s
-	WORD $0x4ea91d34 // mov v20.16b, v9.16b
-	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
-	WORD $0x6ea68673 // sub v19.4s, v19.4s, v6.4s
-	WORD $0x4f3f0676 // sshr v22.4s, v19.4s, #1
-	WORD $0x6eb68673 // sub v19.4s, v19.4s, v22.4s
-	WORD $0x4eaa8673 // add v19.4s, v19.4s, v10.4s
-	WORD $0x4f375673 // shl v19.4s, v19.4s, #23
-	WORD $0x4eaa86d6 // add v22.4s, v22.4s, v10.4s
-	WORD $0x4f3756d6 // shl v22.4s, v22.4s, #23
-	WORD $0x6e33de94 // fmul v20.4s, v20.4s, v19.4s
-	WORD $0x6e36de92 // fmul v18.4s, v20.4s, v22.4s
-	FMOVQ F18, 0(R0)
-	WORD $0x4ea2d631 // fsub v17.4s, v17.4s, v2.4s
-	WORD $0x6e32dc12 // fmul v18.4s, v0.4s, v18.4s
-	WORD $0x6e32de31 // fmul v17.4s, v17.4s, v18.4s
-	FMOVQ F17, 0(R1)
-	FMOVQ 16(R0), F16
-	FMOVQ 16(R1), F17
-	WORD $0x4ea11c32 // mov v18.16b, v1.16b
-	WORD $0x4e30cc12 // fmla v18.4s, v0.4s, v16.4s
-	WORD $0x4e23f652 // fmax v18.4s, v18.4s, v3.4s
-	WORD $0x4ea4f652 // fmin v18.4s, v18.4s, v4.4s
-	WORD $0x4ea61cd3 // mov v19.16b, v6.16b
-	WORD $0x4e25ce53 // fmla v19.4s, v18.4s, v5.4s
-	WORD $0x4ea6d674 // fsub v20.4s, v19.4s, v6.4s
-	WORD $0x4ea7ce92 // fmls v18.4s, v20.4s, v7.4s
-	WORD $0x4ea8ce92 // fmls v18.4s, v20.4s, v8.4s
-	WORD $0x4eae1dd5 // mov v21.16b, v14.16b
-	WORD $0x4e32cdf5 // fmla v21.4s, v15.4s, v18.4s
-	WORD $0x4ead1db4 // mov v20.16b, v13.16b
-	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
-	WORD $0x4eac1d95 // mov v21.16b, v12.16b
-	WORD $0x4e32ce95 // fmla v21.4s, v20.4s, v18.4s
-	WORD $0x4eab1d74 // mov v20.16b, v11.16b
-	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
-	WORD $0x4ea91d35 // mov v21.16b, v9.16b
-	WORD $0x4e32ce95 // fmla v21.4s, v20.4s, v18.4s
-	WORD $0x4ea91d34 // mov v20.16b, v9.16b
-	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
-	WORD $0x6ea68673 // sub v19.4s, v19.4s, v6.4s
-	WORD $0x4f3f0676 // sshr v22.4s, v19.4s, #1
-	WORD $0x6eb68673 // sub v19.4s, v19.4s, v22.4s
-	WORD $0x4eaa8673 // add v19.4s, v19.4s, v10.4s
-	WORD $0x4f375673 // shl v19.4s, v19.4s, #23
-	WORD $0x4eaa86d6 // add v22.4s, v22.4s, v10.4s
-	WORD $0x4f3756d6 // shl v22.4s, v22.4s, #23
-	WORD $0x6e33de94 // fmul v20.4s, v20.4s, v19.4s
-	WORD $0x6e36de92 // fmul v18.4s, v20.4s, v22.4s
-	FMOVQ F18, 16(R0)
-	WORD $0x4ea2d631 // fsub v17.4s, v17.4s, v2.4s
-	WORD $0x6e32dc12 // fmul v18.4s, v0.4s, v18.4s
-	WORD $0x6e32de31 // fmul v17.4s, v17.4s, v18.4s
-	FMOVQ F17, 16(R1)
+	FMOVQ 0(R0), F15
+	WORD $0x4ea11c30 // mov v16.16b, v1.16b
+	WORD $0x4e2fcc10 // fmla v16.4s, v0.4s, v15.4s
+	WORD $0x4e23f610 // fmax v16.4s, v16.4s, v3.4s
+	WORD $0x4ea4f610 // fmin v16.4s, v16.4s, v4.4s
+	WORD $0x4e25d611 // fadd v17.4s, v16.4s, v5.4s
+	WORD $0x4ea5d632 // fsub v18.4s, v17.4s, v5.4s
+	WORD $0x4eb2d610 // fsub v16.4s, v16.4s, v18.4s
+	WORD $0x4eab1d73 // mov v19.16b, v11.16b
+	WORD $0x4e30cd93 // fmla v19.4s, v12.4s, v16.4s
+	WORD $0x4eaa1d52 // mov v18.16b, v10.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4ea91d33 // mov v19.16b, v9.16b
+	WORD $0x4e30ce53 // fmla v19.4s, v18.4s, v16.4s
+	WORD $0x4ea81d12 // mov v18.16b, v8.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4ea71cf3 // mov v19.16b, v7.16b
+	WORD $0x4e30ce53 // fmla v19.4s, v18.4s, v16.4s
+	WORD $0x4ea61cd2 // mov v18.16b, v6.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4f375631 // shl v17.4s, v17.4s, #23
+	WORD $0x4ea68631 // add v17.4s, v17.4s, v6.4s
+	WORD $0x6e31de50 // fmul v16.4s, v18.4s, v17.4s
+	FMOVQ F16, 0(R1)
+	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
+	FMOVQ 16(R0), F15
+	WORD $0x4ea11c30 // mov v16.16b, v1.16b
+	WORD $0x4e2fcc10 // fmla v16.4s, v0.4s, v15.4s
+	WORD $0x4e23f610 // fmax v16.4s, v16.4s, v3.4s
+	WORD $0x4ea4f610 // fmin v16.4s, v16.4s, v4.4s
+	WORD $0x4e25d611 // fadd v17.4s, v16.4s, v5.4s
+	WORD $0x4ea5d632 // fsub v18.4s, v17.4s, v5.4s
+	WORD $0x4eb2d610 // fsub v16.4s, v16.4s, v18.4s
+	WORD $0x4eab1d73 // mov v19.16b, v11.16b
+	WORD $0x4e30cd93 // fmla v19.4s, v12.4s, v16.4s
+	WORD $0x4eaa1d52 // mov v18.16b, v10.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4ea91d33 // mov v19.16b, v9.16b
+	WORD $0x4e30ce53 // fmla v19.4s, v18.4s, v16.4s
+	WORD $0x4ea81d12 // mov v18.16b, v8.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4ea71cf3 // mov v19.16b, v7.16b
+	WORD $0x4e30ce53 // fmla v19.4s, v18.4s, v16.4s
+	WORD $0x4ea61cd2 // mov v18.16b, v6.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4f375631 // shl v17.4s, v17.4s, #23
+	WORD $0x4ea68631 // add v17.4s, v17.4s, v6.4s
+	WORD $0x6e31de50 // fmul v16.4s, v18.4s, v17.4s
+	FMOVQ F16, 16(R1)
+	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
 	ADD $32, R0
 	ADD $32, R1
 	SUB $8, R2
@@ -1340,43 +1312,31 @@ next2:
 	CMP $4, R2
 	BLT next4
 turn3:
-	FMOVQ 0(R0), F16
-	FMOVQ 0(R1), F17
-	WORD $0x4ea11c32 // mov v18.16b, v1.16b
-	WORD $0x4e30cc12 // fmla v18.4s, v0.4s, v16.4s
-	WORD $0x4e23f652 // fmax v18.4s, v18.4s, v3.4s
-	WORD $0x4ea4f652 // fmin v18.4s, v18.4s, v4.4s
-	WORD $0x4ea61cd3 // mov v19.16b, v6.16b
-	WORD $0x4e25ce53 // fmla v19.4s, v18.4s, v5.4s
-	WORD $0x4ea6d674 // fsub v20.4s, v19.4s, v6.4s
-	WORD $0x4ea7ce92 // fmls v18.4s, v20.4s, v7.4s
-	WORD $0x4ea8ce92 // fmls v18.4s, v20.4s, v8.4s
-	WORD $0x4eae1dd5 // mov v21.16b, v14.16b
-	WORD $0x4e32cdf5 // fmla v21.4s, v15.4s, v18.4s
-	WORD $0x4ead1db4 // mov v20.16b, v13.16b
-	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
-	WORD $0x4eac1d95 // mov v21.16b, v12.16b
-	WORD $0x4e32ce95 // fmla v21.4s, v20.4s, v18.4s
-	WORD $0x4eab1d74 // mov v20.16b, v11.16b
-	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
-	WORD $0x4ea91d35 // mov v21.16b, v9.16b
-	WORD $0x4e32ce95 // fmla v21.4s, v20.4s, v18.4s
-	WORD $0x4ea91d34 // mov v20.16b, v9.16b
-	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
-	WORD $0x6ea68673 // sub v19.4s, v19.4s, v6.4s
-	WORD $0x4f3f0676 // sshr v22.4s, v19.4s, #1
-	WORD $0x6eb68673 // sub v19.4s, v19.4s, v22.4s
-	WORD $0x4eaa8673 // add v19.4s, v19.4s, v10.4s
-	WORD $0x4f375673 // shl v19.4s, v19.4s, #23
-	WORD $0x4eaa86d6 // add v22.4s, v22.4s, v10.4s
-	WORD $0x4f3756d6 // shl v22.4s, v22.4s, #23
-	WORD $0x6e33de94 // fmul v20.4s, v20.4s, v19.4s
-	WORD $0x6e36de92 // fmul v18.4s, v20.4s, v22.4s
-	FMOVQ F18, 0(R0)
-	WORD $0x4ea2d631 // fsub v17.4s, v17.4s, v2.4s
-	WORD $0x6e32dc12 // fmul v18.4s, v0.4s, v18.4s
-	WORD $0x6e32de31 // fmul v17.4s, v17.4s, v18.4s
-	FMOVQ F17, 0(R1)
+	FMOVQ 0(R0), F15
+	WORD $0x4ea11c30 // mov v16.16b, v1.16b
+	WORD $0x4e2fcc10 // fmla v16.4s, v0.4s, v15.4s
+	WORD $0x4e23f610 // fmax v16.4s, v16.4s, v3.4s
+	WORD $0x4ea4f610 // fmin v16.4s, v16.4s, v4.4s
+	WORD $0x4e25d611 // fadd v17.4s, v16.4s, v5.4s
+	WORD $0x4ea5d632 // fsub v18.4s, v17.4s, v5.4s
+	WORD $0x4eb2d610 // fsub v16.4s, v16.4s, v18.4s
+	WORD $0x4eab1d73 // mov v19.16b, v11.16b
+	WORD $0x4e30cd93 // fmla v19.4s, v12.4s, v16.4s
+	WORD $0x4eaa1d52 // mov v18.16b, v10.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4ea91d33 // mov v19.16b, v9.16b
+	WORD $0x4e30ce53 // fmla v19.4s, v18.4s, v16.4s
+	WORD $0x4ea81d12 // mov v18.16b, v8.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4ea71cf3 // mov v19.16b, v7.16b
+	WORD $0x4e30ce53 // fmla v19.4s, v18.4s, v16.4s
+	WORD $0x4ea61cd2 // mov v18.16b, v6.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4f375631 // shl v17.4s, v17.4s, #23
+	WORD $0x4ea68631 // add v17.4s, v17.4s, v6.4s
+	WORD $0x6e31de50 // fmul v16.4s, v18.4s, v17.4s
+	FMOVQ F16, 0(R1)
+	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
 	ADD $16, R0
 	ADD $16, R1
 	SUB $4, R2
@@ -1386,43 +1346,215 @@ next4:
 	CMP $1, R2
 	BLT next6
 turn5:
-	FMOVS 0(R0), F16
-	FMOVS 0(R1), F17
-	WORD $0x4ea11c32 // mov v18.16b, v1.16b
-	WORD $0x4e30cc12 // fmla v18.4s, v0.4s, v16.4s
-	WORD $0x4e23f652 // fmax v18.4s, v18.4s, v3.4s
-	WORD $0x4ea4f652 // fmin v18.4s, v18.4s, v4.4s
-	WORD $0x4ea61cd3 // mov v19.16b, v6.16b
-	WORD $0x4e25ce53 // fmla v19.4s, v18.4s, v5.4s
-	WORD $0x4ea6d674 // fsub v20.4s, v19.4s, v6.4s
-	WORD $0x4ea7ce92 // fmls v18.4s, v20.4s, v7.4s
-	WORD $0x4ea8ce92 // fmls v18.4s, v20.4s, v8.4s
-	WORD $0x4eae1dd5 // mov v21.16b, v14.16b
-	WORD $0x4e32cdf5 // fmla v21.4s, v15.4s, v18.4s
-	WORD $0x4ead1db4 // mov v20.16b, v13.16b
-	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
-	WORD $0x4eac1d95 // mov v21.16b, v12.16b
-	WORD $0x4e32ce95 // fmla v21.4s, v20.4s, v18.4s
-	WORD $0x4eab1d74 // mov v20.16b, v11.16b
-	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
-	WORD $0x4ea91d35 // mov v21.16b, v9.16b
-	WORD $0x4e32ce95 // fmla v21.4s, v20.4s, v18.4s
-	WORD $0x4ea91d34 // mov v20.16b, v9.16b
-	WORD $0x4e32ceb4 // fmla v20.4s, v21.4s, v18.4s
-	WORD $0x6ea68673 // sub v19.4s, v19.4s, v6.4s
-	WORD $0x4f3f0676 // sshr v22.4s, v19.4s, #1
-	WORD $0x6eb68673 // sub v19.4s, v19.4s, v22.4s
-	WORD $0x4eaa8673 // add v19.4s, v19.4s, v10.4s
-	WORD $0x4f375673 // shl v19.4s, v19.4s, #23
-	WORD $0x4eaa86d6 // add v22.4s, v22.4s, v10.4s
-	WORD $0x4f3756d6 // shl v22.4s, v22.4s, #23
-	WORD $0x6e33de94 // fmul v20.4s, v20.4s, v19.4s
-	WORD $0x6e36de92 // fmul v18.4s, v20.4s, v22.4s
-	FMOVS F18, 0(R0)
-	WORD $0x4ea2d631 // fsub v17.4s, v17.4s, v2.4s
-	WORD $0x6e32dc12 // fmul v18.4s, v0.4s, v18.4s
-	WORD $0x6e32de31 // fmul v17.4s, v17.4s, v18.4s
-	FMOVS F17, 0(R1)
+	FMOVS 0(R0), F15
+	WORD $0x4ea11c30 // mov v16.16b, v1.16b
+	WORD $0x4e2fcc10 // fmla v16.4s, v0.4s, v15.4s
+	WORD $0x4e23f610 // fmax v16.4s, v16.4s, v3.4s
+	WORD $0x4ea4f610 // fmin v16.4s, v16.4s, v4.4s
+	WORD $0x4e25d611 // fadd v17.4s, v16.4s, v5.4s
+	WORD $0x4ea5d632 // fsub v18.4s, v17.4s, v5.4s
+	WORD $0x4eb2d610 // fsub v16.4s, v16.4s, v18.4s
+	WORD $0x4eab1d73 // mov v19.16b, v11.16b
+	WORD $0x4e30cd93 // fmla v19.4s, v12.4s, v16.4s
+	WORD $0x4eaa1d52 // mov v18.16b, v10.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4ea91d33 // mov v19.16b, v9.16b
+	WORD $0x4e30ce53 // fmla v19.4s, v18.4s, v16.4s
+	WORD $0x4ea81d12 // mov v18.16b, v8.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4ea71cf3 // mov v19.16b, v7.16b
+	WORD $0x4e30ce53 // fmla v19.4s, v18.4s, v16.4s
+	WORD $0x4ea61cd2 // mov v18.16b, v6.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4f375631 // shl v17.4s, v17.4s, #23
+	WORD $0x4ea68631 // add v17.4s, v17.4s, v6.4s
+	WORD $0x6e31de50 // fmul v16.4s, v18.4s, v17.4s
+	FMOVS F16, 0(R1)
+	WORD $0x4e221e10 // and v16.16b, v16.16b, v2.16b
+	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
+	ADD $4, R0
+	ADD $4, R1
+	SUB $1, R2
+	CMP $1, R2
+	BGE turn5
+next6:
+	WORD $0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	WORD $0x6e2dd5ad // faddp v13.4s, v13.4s, v13.4s
+	WORD $0x6e2dd5ad // faddp v13.4s, v13.4s, v13.4s
+	FMOVS F13, ret+32(FP)
+	RET
+
+// func gradRowNEON(x, dx *float32, n int, factor, scale, lse, delta float32)
+TEXT ·gradRowNEON(SB), NOSPLIT, $0-40
+	MOVD x+0(FP), R0
+	MOVD dx+8(FP), R1
+	MOVD n+16(FP), R2
+	FMOVS factor+24(FP), F0
+	WORD $0x4e040400 // dup v0.4s, v0.s[0]
+	FMOVS scale+28(FP), F1
+	WORD $0x4e040421 // dup v1.4s, v1.s[0]
+	FMOVS lse+32(FP), F2
+	WORD $0x4e040442 // dup v2.4s, v2.s[0]
+	FMOVS delta+36(FP), F3
+	WORD $0x4e040463 // dup v3.4s, v3.s[0]
+	MOVW $0xc2fe0000, R3
+	VDUP R3, V4.S4
+	MOVW $0x43000000, R3
+	VDUP R3, V5.S4
+	MOVW $0x4b400000, R3
+	VDUP R3, V6.S4
+	MOVW $0x3f800000, R3
+	VDUP R3, V7.S4
+	MOVW $0x3f317218, R3
+	VDUP R3, V8.S4
+	MOVW $0x3e75fdee, R3
+	VDUP R3, V9.S4
+	MOVW $0x3d6357be, R3
+	VDUP R3, V10.S4
+	MOVW $0x3c1d96f0, R3
+	VDUP R3, V11.S4
+	MOVW $0x3aaf8417, R3
+	VDUP R3, V12.S4
+	MOVW $0x3920b5a9, R3
+	VDUP R3, V13.S4
+	WORD $0x6ea0f842 // fneg v2.4s, v2.4s
+	CMP $8, R2
+	BLT next2
+turn1:
+	FMOVQ 0(R0), F14
+	FMOVQ 0(R1), F15
+	WORD $0x4ea21c50 // mov v16.16b, v2.16b
+	WORD $0x4e2ecc10 // fmla v16.4s, v0.4s, v14.4s
+	WORD $0x4e24f610 // fmax v16.4s, v16.4s, v4.4s
+	WORD $0x4ea5f610 // fmin v16.4s, v16.4s, v5.4s
+	WORD $0x4e26d611 // fadd v17.4s, v16.4s, v6.4s
+	WORD $0x4ea6d632 // fsub v18.4s, v17.4s, v6.4s
+	WORD $0x4eb2d610 // fsub v16.4s, v16.4s, v18.4s
+	WORD $0x4eac1d93 // mov v19.16b, v12.16b
+	WORD $0x4e30cdb3 // fmla v19.4s, v13.4s, v16.4s
+	WORD $0x4eab1d72 // mov v18.16b, v11.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4eaa1d53 // mov v19.16b, v10.16b
+	WORD $0x4e30ce53 // fmla v19.4s, v18.4s, v16.4s
+	WORD $0x4ea91d32 // mov v18.16b, v9.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4ea81d13 // mov v19.16b, v8.16b
+	WORD $0x4e30ce53 // fmla v19.4s, v18.4s, v16.4s
+	WORD $0x4ea71cf2 // mov v18.16b, v7.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4f375631 // shl v17.4s, v17.4s, #23
+	WORD $0x4ea78631 // add v17.4s, v17.4s, v7.4s
+	WORD $0x6e31de50 // fmul v16.4s, v18.4s, v17.4s
+	FMOVQ F16, 0(R0)
+	WORD $0x4ea3d5ef // fsub v15.4s, v15.4s, v3.4s
+	WORD $0x6e30dc30 // fmul v16.4s, v1.4s, v16.4s
+	WORD $0x6e30ddef // fmul v15.4s, v15.4s, v16.4s
+	FMOVQ F15, 0(R1)
+	FMOVQ 16(R0), F14
+	FMOVQ 16(R1), F15
+	WORD $0x4ea21c50 // mov v16.16b, v2.16b
+	WORD $0x4e2ecc10 // fmla v16.4s, v0.4s, v14.4s
+	WORD $0x4e24f610 // fmax v16.4s, v16.4s, v4.4s
+	WORD $0x4ea5f610 // fmin v16.4s, v16.4s, v5.4s
+	WORD $0x4e26d611 // fadd v17.4s, v16.4s, v6.4s
+	WORD $0x4ea6d632 // fsub v18.4s, v17.4s, v6.4s
+	WORD $0x4eb2d610 // fsub v16.4s, v16.4s, v18.4s
+	WORD $0x4eac1d93 // mov v19.16b, v12.16b
+	WORD $0x4e30cdb3 // fmla v19.4s, v13.4s, v16.4s
+	WORD $0x4eab1d72 // mov v18.16b, v11.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4eaa1d53 // mov v19.16b, v10.16b
+	WORD $0x4e30ce53 // fmla v19.4s, v18.4s, v16.4s
+	WORD $0x4ea91d32 // mov v18.16b, v9.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4ea81d13 // mov v19.16b, v8.16b
+	WORD $0x4e30ce53 // fmla v19.4s, v18.4s, v16.4s
+	WORD $0x4ea71cf2 // mov v18.16b, v7.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4f375631 // shl v17.4s, v17.4s, #23
+	WORD $0x4ea78631 // add v17.4s, v17.4s, v7.4s
+	WORD $0x6e31de50 // fmul v16.4s, v18.4s, v17.4s
+	FMOVQ F16, 16(R0)
+	WORD $0x4ea3d5ef // fsub v15.4s, v15.4s, v3.4s
+	WORD $0x6e30dc30 // fmul v16.4s, v1.4s, v16.4s
+	WORD $0x6e30ddef // fmul v15.4s, v15.4s, v16.4s
+	FMOVQ F15, 16(R1)
+	ADD $32, R0
+	ADD $32, R1
+	SUB $8, R2
+	CMP $8, R2
+	BGE turn1
+next2:
+	CMP $4, R2
+	BLT next4
+turn3:
+	FMOVQ 0(R0), F14
+	FMOVQ 0(R1), F15
+	WORD $0x4ea21c50 // mov v16.16b, v2.16b
+	WORD $0x4e2ecc10 // fmla v16.4s, v0.4s, v14.4s
+	WORD $0x4e24f610 // fmax v16.4s, v16.4s, v4.4s
+	WORD $0x4ea5f610 // fmin v16.4s, v16.4s, v5.4s
+	WORD $0x4e26d611 // fadd v17.4s, v16.4s, v6.4s
+	WORD $0x4ea6d632 // fsub v18.4s, v17.4s, v6.4s
+	WORD $0x4eb2d610 // fsub v16.4s, v16.4s, v18.4s
+	WORD $0x4eac1d93 // mov v19.16b, v12.16b
+	WORD $0x4e30cdb3 // fmla v19.4s, v13.4s, v16.4s
+	WORD $0x4eab1d72 // mov v18.16b, v11.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4eaa1d53 // mov v19.16b, v10.16b
+	WORD $0x4e30ce53 // fmla v19.4s, v18.4s, v16.4s
+	WORD $0x4ea91d32 // mov v18.16b, v9.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4ea81d13 // mov v19.16b, v8.16b
+	WORD $0x4e30ce53 // fmla v19.4s, v18.4s, v16.4s
+	WORD $0x4ea71cf2 // mov v18.16b, v7.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4f375631 // shl v17.4s, v17.4s, #23
+	WORD $0x4ea78631 // add v17.4s, v17.4s, v7.4s
+	WORD $0x6e31de50 // fmul v16.4s, v18.4s, v17.4s
+	FMOVQ F16, 0(R0)
+	WORD $0x4ea3d5ef // fsub v15.4s, v15.4s, v3.4s
+	WORD $0x6e30dc30 // fmul v16.4s, v1.4s, v16.4s
+	WORD $0x6e30ddef // fmul v15.4s, v15.4s, v16.4s
+	FMOVQ F15, 0(R1)
+	ADD $16, R0
+	ADD $16, R1
+	SUB $4, R2
+	CMP $4, R2
+	BGE turn3
+next4:
+	CMP $1, R2
+	BLT next6
+turn5:
+	FMOVS 0(R0), F14
+	FMOVS 0(R1), F15
+	WORD $0x4ea21c50 // mov v16.16b, v2.16b
+	WORD $0x4e2ecc10 // fmla v16.4s, v0.4s, v14.4s
+	WORD $0x4e24f610 // fmax v16.4s, v16.4s, v4.4s
+	WORD $0x4ea5f610 // fmin v16.4s, v16.4s, v5.4s
+	WORD $0x4e26d611 // fadd v17.4s, v16.4s, v6.4s
+	WORD $0x4ea6d632 // fsub v18.4s, v17.4s, v6.4s
+	WORD $0x4eb2d610 // fsub v16.4s, v16.4s, v18.4s
+	WORD $0x4eac1d93 // mov v19.16b, v12.16b
+	WORD $0x4e30cdb3 // fmla v19.4s, v13.4s, v16.4s
+	WORD $0x4eab1d72 // mov v18.16b, v11.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4eaa1d53 // mov v19.16b, v10.16b
+	WORD $0x4e30ce53 // fmla v19.4s, v18.4s, v16.4s
+	WORD $0x4ea91d32 // mov v18.16b, v9.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4ea81d13 // mov v19.16b, v8.16b
+	WORD $0x4e30ce53 // fmla v19.4s, v18.4s, v16.4s
+	WORD $0x4ea71cf2 // mov v18.16b, v7.16b
+	WORD $0x4e30ce72 // fmla v18.4s, v19.4s, v16.4s
+	WORD $0x4f375631 // shl v17.4s, v17.4s, #23
+	WORD $0x4ea78631 // add v17.4s, v17.4s, v7.4s
+	WORD $0x6e31de50 // fmul v16.4s, v18.4s, v17.4s
+	FMOVS F16, 0(R0)
+	WORD $0x4ea3d5ef // fsub v15.4s, v15.4s, v3.4s
+	WORD $0x6e30dc30 // fmul v16.4s, v1.4s, v16.4s
+	WORD $0x6e30ddef // fmul v15.4s, v15.4s, v16.4s
+	FMOVS F15, 0(R1)
 	ADD $4, R0
 	ADD $4, R1
 	SUB $1, R2

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -165,6 +166,46 @@ func TestExp(t *testing.T) {
 			x[n-1] = nan
 			if s := SumExp(x, 1, 0); s == s {
 				t.Errorf("SumExp of %d numbers, the last NaN, is %v", n, s)
+			}
+		}
+	})
+}
+
+// TestExp2: GradStrip computes powers of 2 to their documented precision. SoftmaxStrip has the same powers.
+func TestExp2(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	eachLevel(t, func(t *testing.T) {
+		x, special := []float32{0, -inf, inf, -1e30, 1e30, -151, 128, 100, -100}, []float32{1, 0, inf, 0, inf, 0, inf, 0x1p100, 0x1p-100}
+		for v := float32(-125.9); v < 127.5; v += 0.0137 {
+			x = append(x, v)
+		}
+		n := len(x)
+		x = append(x, nan)
+		row := Strip{Rows: 1, N: n + 1, Most: n + 1, Width: n + 1, Scale: 1 / math.Log2E}
+		y, top, sum := append(slices.Clone(x), make([]float32, 15)...), []float32{0}, []float32{0}
+		GradStrip(y, make([]float32, len(y)), row, []float32{0}, []float32{0})
+		for i, got := range y[:n] {
+			want := math.Exp2(float64(row.factor()) * float64(x[i]))
+			switch {
+			case i < len(special) && got != special[i]:
+				t.Errorf("2^%v = %v", x[i], got)
+			case i >= len(special) && math.Abs(float64(got)-want) > 2e-7*want:
+				t.Fatalf("2^%v = %v, want %v", x[i], got, want)
+			}
+		}
+		if y[n] == y[n] {
+			t.Errorf("2^NaN = %v", y[n])
+		}
+		below := []int{3, 5, 8, 100, 1000} // numbers of x that are not above 0
+		z := make([]float32, 16)
+		for i, at := range below {
+			z[i] = x[at]
+		}
+		row.N, row.Most, row.Width = len(below), len(below), len(below)
+		SoftmaxStrip(z, row, top, sum)
+		for i, at := range below {
+			if z[i] != y[at] {
+				t.Errorf("2^%v = %v in SoftmaxStrip, %v in GradStrip", x[at], z[i], y[at])
 			}
 		}
 	})
@@ -393,10 +434,10 @@ func TestStrips(t *testing.T) {
 			}
 			for i := range x.v() {
 				if seen(i) {
-					wantTop[i/s.Stride] = max(wantTop[i/s.Stride], s.at(x, i))
+					wantTop[i/s.Stride] = max(wantTop[i/s.Stride], s.at(x, i)*math.Log2E)
 				}
 			}
-			exp := func(i int) float64 { return math.Exp(s.at(x, i) - wantTop[i/s.Stride]) }
+			exp := func(i int) float64 { return math.Exp2(s.at(x, i)*math.Log2E - wantTop[i/s.Stride]) }
 			for i := range x.v() {
 				if seen(i) {
 					wantSum[i/s.Stride] += exp(i)
@@ -411,7 +452,7 @@ func TestStrips(t *testing.T) {
 			lse, delta, grad := newRow(rng, s.Rows), newRow(rng, s.Rows), dx.copy()
 			out = x.copy()
 			GradStrip(out.v(), grad.v(), s, lse.v(), delta.v())
-			p := func(i int) float64 { return math.Exp(s.at(x, i) - lse.at(i/s.Stride)) }
+			p := func(i int) float64 { return math.Exp2(s.at(x, i)*math.Log2E - lse.at(i/s.Stride)) }
 			out.check(t, "GradStrip p", inside(p, out))
 			grad.check(t, "GradStrip dx", inside(func(i int) float64 { return 0.5 * p(i) * (dx.at(i) - delta.at(i/s.Stride)) }, grad))
 		}
@@ -496,6 +537,11 @@ func TestLog(t *testing.T) {
 		}
 	}
 	inf := float32(math.Inf(1))
+	for _, x := range []float32{1, 3, 1e-30, 0x1p100} {
+		if got, want := float64(Log2(x)), math.Log2(float64(x)); math.Abs(got-want) > 6e-8*math.Abs(want)+1e-9 {
+			t.Errorf("log2(%v) = %v, want %v", x, got, want)
+		}
+	}
 	if Log(1) != 0 || Log(0) != -inf || Log(inf) != inf || Log(-1) == Log(-1) {
 		t.Errorf("log of 1, 0, +Inf, -1: %v, %v, %v, %v", Log(1), Log(0), Log(inf), Log(-1))
 	}

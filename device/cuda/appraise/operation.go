@@ -40,7 +40,7 @@ type Operation struct {
 // Count counts the work of all launches of the case c on the GPU g, and predicts their times.
 func Count(c *Case, g *GPU) (*Operation, error) {
 	r := newRig()
-	r.sm90a, r.shared = g.Arch.Name == "sm_90", g.Arch.SharedOfBlock()
+	r.sm90a, r.shared, r.sms = g.Arch.Name == "sm_90", g.Arch.SharedOfBlock(), g.SMs
 	o := c.make(r)
 	out := &Operation{Name: c.Name, Shape: c.Shape, DType: c.DType}
 	if w, ok := o.(op.Worker); ok {

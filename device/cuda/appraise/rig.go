@@ -24,6 +24,7 @@ type rig struct {
 	launches []launch
 	sm90a    bool // attention uses kernels for sm_90a
 	shared   int  // shared memory that a block may have, in bytes
+	sms      int  // multiprocessors
 	err      error
 }
 
@@ -166,6 +167,9 @@ func (r *rig) TensorMap(t device.Tensor, columns, rows, stride, boxRows int) ker
 // Slower implements kernels.Launcher. Launchers call it to report that attention runs on a slower kernel. The rig
 // reports nothing, because its output already names the kernel of every launch.
 func (r *rig) Slower(kernels.Lacking, int) {}
+
+// Processors implements kernels.Launcher: it returns the number of multiprocessors.
+func (r *rig) Processors() int { return r.sms }
 
 // MostWork implements kernels.Launcher. It returns 0, no limit, because no watchdog ends launches here.
 func (r *rig) MostWork(device.DType) float64 { return 0 }

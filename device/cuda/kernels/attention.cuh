@@ -20,7 +20,8 @@ struct Shape {
   float scale;                // > 0
   int vector;                 // bit 0: inputs can be read, bit 1: outputs written in 16 bytes
   float cap, ratio;           // ratio: scale / cap
-  METHOD float unit() const;  // the factor of a score in registers: cap, or scale
+  METHOD float unit() const;   // the factor of a score in registers: cap, or scale
+  METHOD float factor() const; // unit()·log₂ e: scores in registers become exponents of 2
 };
 
 // SHAPE_PARAMS are the parameters of every kernel after its tensors, SHAPE is the Shape made of
@@ -43,6 +44,7 @@ static constexpr float cap = 0.0f, ratio = 0.0f;
   (Shape{cu_q, cu_k, seqs, heads, kv_heads, dim, window, first_head, some_heads, tq, q_stride, k_stride, scale, vector, cap, ratio})
 
 METHOD float Shape::unit() const { return CAPPED ? cap : scale; }
+METHOD float Shape::factor() const { return unit() * LOG2E; }
 
 // capped returns tanh(score/cap), computed from the product of a query and a key. slope becomes 1 −
 // tanh², the derivative of the capped score by the score.

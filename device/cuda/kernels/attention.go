@@ -148,7 +148,7 @@ func attentionFlags(reads, writes bool) (flags int) {
 // launchAttention enqueues the kernel k for all heads; total is the number of queries or keys that
 // it tiles. If one launch would exceed the launcher's MostWork, it splits the heads over several
 // launches. A head needs products matrix products. The function first appends the parameters before
-// the shape's. The split changes no bit, because no thread block works on more than one head.
+// the shape's. The split changes no bit, because no sum is over heads of two launches.
 func launchAttention(l Launcher, k *attentionKernel, total, heads, products int, first func(p *Params) *Params, s op.AttentionShape, dt device.DType, qStride, kStride, flags int) {
 	some := headsAtOnce(l.MostWork(dt), heads, products, s)
 	for from := 0; from < heads; from += some {
@@ -183,6 +183,9 @@ func launchHeads(l Launcher, k *attentionKernel, total, from, some int, params *
 		params.F32(s.Softcap).F32(s.Scale / s.Softcap)
 	}
 	blocks := (int64(total)/k.tile + int64(s.Seqs)) * int64(some)
+	if most := l.Processors(); k.persistent && most > 0 {
+		blocks = min(blocks, int64(most))
+	}
 	l.Launch(&k.Kernel, Dim3{uint32(blocks), 1, 1}, Dim3{k.threads, 1, 1}, k.Shared, params)
 }
 

@@ -1,6 +1,6 @@
 // Attention, backward, bf16: overwrites DQ, DK and DV, from Q, K, V, O, LSE and DO.
 //
-// With P = exp(scale·QKᵀ − LSE), dP = DO·Vᵀ, Delta = rowsum(DO ∘ O) and dS = P ∘ (dP − Delta):
+// With P = 2^(scale·log₂e·QKᵀ − LSE), dP = DO·Vᵀ, Delta = rowsum(DO ∘ O) and dS = P ∘ (dP − Delta):
 //
 //	DV = Pᵀ·DO    DK = scale·dSᵀ·Q    DQ = scale·dS·K
 //
@@ -147,14 +147,14 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
     u32 b_lane = Tile::lane_b(q, lane), v_lane = Tile::lane_a(shared + own * Tile::PITCH, lane);
     product<D, SUB, 0, KEEP>(p, kept, v_lane + K_AT, b_lane);
     floats += (lane & 3) * 8;
-    float factor = a.unit() * LOG2E, slope[SUB / 8][4];
+    float factor = a.factor(), slope[SUB / 8][4];
     if constexpr (CAPPED) limit(p, slope, a);
 #pragma unroll
     for (int n = 0; n < SUB / 8; n++) {
       float lse[2];
       load_shared(lse, floats + n * 32);
 #pragma unroll
-      for (int e = 0; e < 4; e++) p[n][e] = exp2_approx(p[n][e] * factor - lse[e & 1] * LOG2E);
+      for (int e = 0; e < 4; e++) p[n][e] = exp2_approx(p[n][e] * factor - lse[e & 1]);
     }
     int away = gap(shared, tile, i);
     if (crosses(away, away + SUB - 1, 0, BN - 1, a.window)) {
@@ -252,12 +252,12 @@ template <int D, int WARPS, int BN, int STAGES, bool KEEP> struct QueryGradients
     u32 b_lane = Tile::lane_b(k, lane), q_lane = Tile::lane_a(shared + own * Tile::PITCH, lane);
     product<D, SUB, 0, KEEP>(p, kept_q, q_lane, b_lane);
     product<D, SUB, V_AT, KEEP>(ds, kept_do, q_lane + DO_AT, b_lane);
-    float factor = a.unit() * LOG2E, slope[SUB / 8][4];
+    float factor = a.factor(), slope[SUB / 8][4];
     if constexpr (CAPPED) limit(p, slope, a);
 #pragma unroll
     for (int n = 0; n < SUB / 8; n++)
 #pragma unroll
-      for (int e = 0; e < 4; e++) p[n][e] = exp2_approx(p[n][e] * factor - lse[e >> 1] * LOG2E);
+      for (int e = 0; e < 4; e++) p[n][e] = exp2_approx(p[n][e] * factor - lse[e >> 1]);
     if constexpr (CAPPED) times(p, slope);
     if (crosses(gap, gap + BM - 1, 0, SUB - 1, a.window)) {
       gap += own + (lane >> 2) - (lane & 3) * 2; // now from this lane's key to its query's place

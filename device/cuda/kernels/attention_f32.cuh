@@ -125,7 +125,7 @@ template <int C> DEV void forward(float *o, float *lse, const float *q, const fl
   int thread = thread_now(), x = thread % 16, y = thread / 16;
   Sums<C> sums;
   sums.clear();
-  float m[4], l[4], factor = a.unit() * LOG2E;
+  float m[4], l[4], factor = a.factor();
 #pragma unroll
   for (int i = 0; i < 4; i++) m[i] = -INFINITY_F, l[i] = 0.0f;
   Rows<float> queries = {q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first};
@@ -143,14 +143,15 @@ template <int C> DEV void forward(float *o, float *lse, const float *q, const fl
           float slope;
           s[i][j] = capped(s[i][j], slope, a);
         }
-        s[i][j] = sees(w.first + w.shift() + y + 16 * i, key + x + 16 * j, a.window) ? s[i][j] * factor : -INFINITY_F;
+        s[i][j] = sees(w.first + w.shift() + y + 16 * i, key + x + 16 * j, a.window) ? s[i][j] : -INFINITY_F;
         top = max_f(top, s[i][j]);
       }
 #pragma unroll
       for (int lane = 1; lane < 16; lane *= 2) top = max_f(top, shuffle_xor(top, lane));
-      float base = top == -INFINITY_F ? 0.0f : top, down = exp2_approx(m[i] - base);
+      float base = top == -INFINITY_F ? 0.0f : top, down = exp2_approx((m[i] - base) * factor);
+      base *= factor;
 #pragma unroll
-      for (int j = 0; j < 4; j++) sum += s[i][j] = exp2_approx(s[i][j] - base);
+      for (int j = 0; j < 4; j++) sum += s[i][j] = exp2_approx(s[i][j] * factor - base);
       l[i] = l[i] * down + sum;
       m[i] = top;
 #pragma unroll
@@ -167,7 +168,7 @@ template <int C> DEV void forward(float *o, float *lse, const float *q, const fl
     for (int lane = 1; lane < 16; lane *= 2) sum += shuffle_xor(sum, lane);
     inverse[i] = sum == 0.0f ? 0.0f : 1.0f / sum;
     int row = w.first + y + 16 * i;
-    if (lse && x == 0 && row < w.nq) lse[w.head * a.tq + w.q0 + row] = (m[i] + log2_approx(sum)) * LN2;
+    if (lse && x == 0 && row < w.nq) lse[w.head * a.tq + w.q0 + row] = log_sum_exp2(m[i], factor, sum);
   }
   i64 stride = (i64)a.heads * a.dim;
   sums.write(o + (w.q0 + w.first) * stride + (i64)w.head * a.dim, stride, w.nq - w.first, a.dim, inverse);
@@ -178,7 +179,7 @@ template <int C> DEV void forward(float *o, float *lse, const float *q, const fl
 DEV float gradient(float &ds, float s, bool seen, float lse, float delta, const Shape &a) {
   float slope;
   if constexpr (CAPPED) s = capped(s, slope, a);
-  float p = seen ? exp2_approx((s * a.unit() - lse) * LOG2E) : 0.0f;
+  float p = seen ? exp2_approx(s * a.factor() - lse) : 0.0f;
   ds = p * (ds - delta);
   if constexpr (CAPPED) ds *= slope;
   return p;

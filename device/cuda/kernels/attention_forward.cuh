@@ -1,5 +1,6 @@
 // Attention, forward, bf16: O (TQ, Heads·Dim) = softmax(scale·QKᵀ)V and LSE (Heads, TQ), both
-// overwritten. A query that sees no key gets O = 0 and LSE = −∞.
+// overwritten. LSE is log₂ Σ 2^(scale·log₂e·q·k) over the keys k of a query q. A query
+// that sees no key gets O = 0 and LSE = −∞.
 //
 // Flash attention (arXiv:2205.14135, 2307.08691): a block has BM = 16·MT·WARPS queries of a head
 // and goes over the keys in tiles of BN. It starts with the last tile, which the causal mask
@@ -172,8 +173,8 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
   }
 
   // softmax turns scores s into exponentials relative to each row's maximum, rounded into A
-  // operands p. It rescales the sums and outputs so far to these maxima. factor is unit·log₂ e,
-  // where unit turns s into scores. A maximum is replaced only by one that is more than SLACK above
+  // operands p. It rescales the sums and outputs so far to these maxima. factor is
+  // Shape::factor(). A maximum is replaced only by one that is more than SLACK above
   // it. Exponentials are then up to 2^SLACK, which costs no precision, and outputs are multiplied
   // only if a maximum of the warp changed: after the first tile that is rare.
   METHOD void softmax(u32 (&p)[MT][BN / 16][4], float (&s)[MT][BN / 8][4], float factor) {
@@ -249,7 +250,7 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
         inverse[half] = sum == 0.0f ? 0.0f : 1.0f / sum;
         int r = row + (lane >> 2) + 8 * half;
         if (lse && (lane & 3) == 0 && (SPLIT == 1 || column == 0) && r < p.nq)
-          lse[p.head * a.tq + p.q0 + r] = m[i][half] * a.unit() + log2_approx(sum) * LN2;
+          lse[p.head * a.tq + p.q0 + r] = log_sum_exp2(m[i][half], a.factor(), sum);
       }
       i64 stride = (i64)a.heads * a.dim;
       store_tile<W>(out + (p.q0 + row) * stride + (i64)p.head * a.dim + column, stride, o[i], inverse,
@@ -326,7 +327,7 @@ template <int D, int MT, int WARPS, int BN, int PARTS, int SPLIT> struct Forward
     if constexpr (!IDLE) {
       if constexpr (CAPPED) limit(s, a);
       if (crosses(gap, gap + BM - 1, 0, BN - 1, a.window)) mask(s, gap, a.window);
-      softmax(p, s, a.unit() * LOG2E);
+      softmax(p, s, a.factor());
     }
     all_values<IDLE, 0>(p, from, left, a, shared);
   }

@@ -102,13 +102,13 @@ template <int D, int WARPS, int BM, int STAGES, int ROWS> struct Gradients {
     float p[SUB / 8][4], ds[SUB / 8][4];
     u32 b_lane = Tile::lane_b(q, lane), a_lane = Tile::lane_a(q, lane);
     product<D, SUB, 0, false>(p, kept, Tile::lane_a(shared + own * Tile::PITCH, lane), b_lane);
-    float factor = a.scale * LOG2E;
+    float factor = a.factor();
 #pragma unroll
     for (int n = 0; n < SUB / 8; n++) {
       float lse[2];
       load_shared(lse, floats + n * 32);
 #pragma unroll
-      for (int e = 0; e < 4; e++) p[n][e] = exp2_approx(p[n][e] * factor - lse[e & 1] * LOG2E);
+      for (int e = 0; e < 4; e++) p[n][e] = exp2_approx(p[n][e] * factor - lse[e & 1]);
     }
     if (crosses(away, away + SUB - 1, 0, BN - 1, a.window)) {
       away += (lane & 3) * 2 - own - (lane >> 2); // now from this lane's key to its query's place

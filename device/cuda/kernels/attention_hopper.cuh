@@ -34,10 +34,14 @@ template <int BM, int BN> struct TilesOfKeys {
   int key, left; // the first key of the next tile, and the number of tiles left
   METHOD bool find(const Shape &a) {
     if (!find_place<BM>(place, a, a.cu_q, true)) return false;
+    begin(a);
+    return true;
+  }
+  // begin sets the first tile of the place.
+  METHOD void begin(const Shape &a) {
     Range keys = keys_seen(place, place.first, BM, a.window);
     key = keys.high > 0 ? (keys.high - 1) / BN * BN : 0;
     left = keys.high > keys.low ? key / BN - keys.low / BN + 1 : 0;
-    return true;
   }
   METHOD int gap() const { return place.first + place.shift() - key; } // distance from key to the place of the block's first query
   METHOD int rows() const { return place.nk - key; }                   // number of keys from key on
@@ -92,17 +96,17 @@ template <int F, int G> DEV void add_tile_product(float (&c)[F][4], u32 (&p)[G][
 
 // clear_rows sets the rows of a tile from first on to zero, with one warp. They belong to another
 // sequence, and nothing in them, not even an infinity, may affect a sum over rows.
-template <int ROWS_OF_TILE, int D> DEV void clear_rows(u32 tile, int first) {
+template <int ROWS_OF_TILE, int D> DEV void clear_rows(u32 tile, int first, int thread = threadIdx_x) {
 #pragma clang loop unroll(disable)
-  for (int at = (threadIdx_x & 31) + first * 8; at < ROWS_OF_TILE * 8; at += 32)
+  for (int at = (thread & 31) + first * 8; at < ROWS_OF_TILE * 8; at += 32)
 #pragma unroll
     for (int panel = 0; panel < D / PANEL; panel++)
       asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(tile + panel * ROWS_OF_TILE * PANEL_PITCH + at * 16), "r"(0) : "memory");
 }
 
-// arrive_cleared is called by a warp after clear_rows. It makes the warp's stores visible to wgmma
-// and arrives at the barrier once for the warp.
-DEV void arrive_cleared(u32 barrier) {
+// arrive_stored makes the warp's stores to shared memory visible to wgmma and TMA, and arrives at
+// the barrier once for the warp.
+DEV void arrive_stored(u32 barrier) {
   fence_async();
   sync_warp();
   if ((threadIdx_x & 31) == 0) arrive(barrier);
@@ -114,14 +118,22 @@ DEV void release(u32 barrier) {
   if ((threadIdx_x & 31) == 0) arrive(barrier);
 }
 
+// load_chunk reads 16 bytes of shared memory.
+DEV u32x4 load_chunk(u32 at) {
+  u32x4 x;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(at));
+  return x;
+}
+
 // store_rows multiplies c, this warp's rows g and g+8, by factor, rounds it and writes it to dst.
 // The rows pass through the warp's own part of a tile in shared memory. The tile has TILE rows, and
 // own is the warpgroup's first one. Row 0 of the tile is row first of a sequence of n rows that
-// begins at row base of dst.
-template <int D, int TILE>
-DEV void store_rows(bf16 *dst, i64 stride, const float (&c)[D / 8][4], const float (&factor)[2], int own, i64 base, int first, int n, int head, u32 tile) {
+// begins at row base of dst. TOGETHER chunks of 16 bytes are on their way at a time.
+template <int D, int TILE, int TOGETHER = 1>
+DEV void store_rows(bf16 *dst, i64 stride, const float (&c)[D / 8][4], const float (&factor)[2], int own, i64 base, int first, int n, int head, u32 tile,
+                    int thread = threadIdx_x) {
   auto at = [&](int row, int chunk) { return tile + chunk / 8 * TILE * PANEL_PITCH + row * PANEL_PITCH + (((chunk ^ row) & 7) << 4); };
-  int lane = threadIdx_x & 31, row = own + row_of_thread();
+  int lane = thread & 31, row = own + row_of_thread(thread);
   sync_warp();
 #pragma unroll
   for (int n = 0; n < D / 8; n++)
@@ -134,11 +146,20 @@ DEV void store_rows(bf16 *dst, i64 stride, const float (&c)[D / 8][4], const flo
   row -= lane >> 2; // now the warp's first row
   int rows = min_i(16, n - first - row);
   dst += (base + first + row) * stride + (i64)head * D;
+  if (TOGETHER > 1 && rows == 16) {
+#pragma clang loop unroll(disable)
+    for (int from = lane; from < 2 * D; from += 32 * TOGETHER) {
+      u32x4 x[TOGETHER];
+#pragma unroll
+      for (int j = 0; j < TOGETHER; j++) x[j] = load_chunk(at(row + (from + 32 * j) / (D / 8), (from + 32 * j) % (D / 8)));
+#pragma unroll
+      for (int j = 0; j < TOGETHER; j++) *(u32x4 *)(dst + (from + 32 * j) / (D / 8) * stride + (from + 32 * j) % (D / 8) * 8) = x[j];
+    }
+    return;
+  }
 #pragma clang loop unroll(disable)
   for (int i = lane; i < rows * (D / 8); i += 32) {
     int r = i / (D / 8), chunk = i % (D / 8);
-    u32x4 x;
-    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(at(row + r, chunk)));
-    *(u32x4 *)(dst + r * stride + chunk * 8) = x;
+    *(u32x4 *)(dst + r * stride + chunk * 8) = load_chunk(at(row + r, chunk));
   }
 }

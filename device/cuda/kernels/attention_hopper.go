@@ -55,18 +55,22 @@ type hopperKernel struct {
 // and values) and dq (gradient of queries). Their tiles have keys, dkdvKeys and dqKeys keys. Each
 // kernel has up to ten barriers of 8 bytes, and these tiles in shared memory:
 //
-//   - forward: one of Q, two of K and two of V
+//   - forward: two of Q (one for heads of 256 elements), two of K and two of V, and 96 bytes
 //   - dkdv: one of K and of V, two of Q and of DO, with LSE and Delta
 //   - dq: one of Q and of DO, two of K and of V
 //   - gradients: one of K and of V, two of Q, of DO and of dS, with LSE and Delta, and 48 bytes
 func hopperFor(dim, keys, dkdvKeys, dqKeys int) *hopperKernels {
 	const queries, dkdvQueries, all = 128, 64, 128
 	tile := 8192 / dim // queries of a tile of gradients
+	slots := 2
+	if dim == 256 {
+		slots = 1
+	}
 	kernel := func(module, op string, tile, across, rows, floats int) hopperKernel {
-		k := Kernel{Module: fmt.Sprintf("%s_%d_sm90a", module, dim), Name: fmt.Sprintf("attention_sm90a_%s_d%d", op, dim), Shared: rows*dim*2 + floats*4 + 10*8}
+		k := Kernel{Module: fmt.Sprintf("%s_%d_sm90a", module, dim), Name: fmt.Sprintf("attention_sm90a_%s_d%d", op, dim), Shared: rows*dim*2 + floats*4 + 10*8, persistent: op == "forward"}
 		return hopperKernel{attentionKernel{k, int64(tile), 384}, across}
 	}
-	return &hopperKernels{kernel("attention", "forward", queries, keys, queries+4*keys, 0),
+	return &hopperKernels{kernel("attention", "forward", queries, keys, slots*queries+4*keys, 24),
 		kernel("attention_backward", "dkdv", dkdvKeys, dkdvQueries, 2*dkdvKeys+4*dkdvQueries, 4*dkdvQueries),
 		kernel("attention_backward", "dq", queries, dqKeys, 2*queries+4*dqKeys, 0),
 		gradientKernel{kernel("attention_gradients", "gradients", all, 0, 2*all+4*tile, 4*tile+all*tile+12).attentionKernel, tile}}

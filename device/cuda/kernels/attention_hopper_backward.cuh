@@ -75,7 +75,7 @@ template <int D, int BN> struct HopperKeyGradients {
           raw ^= 1;
           clear_rows<BM, D>(to, rows);
           clear_rows<BM, D>(to + TILE_BYTES, rows);
-          arrive_cleared(filled);
+          arrive_stored(filled);
         }
         sync_warp();
         if (lane == 0) arrive(filled);
@@ -95,13 +95,13 @@ template <int D, int BN> struct HopperKeyGradients {
     floats += (threadIdx_x & 3) * 8;
     wait_products<KEYS ? 1 : 0>();
     settled(s);
-    float factor = a.scale * LOG2E;
+    float factor = a.factor();
 #pragma unroll
     for (int n = 0; n < BM / 8; n++) {
       float lse[2];
       load_shared(lse, floats + n * 32);
 #pragma unroll
-      for (int e = 0; e < 4; e++) s[n][e] = exp2_approx(s[n][e] * factor - lse[e & 1] * LOG2E);
+      for (int e = 0; e < 4; e++) s[n][e] = exp2_approx(s[n][e] * factor - lse[e & 1]);
     }
     if (crosses(gap, gap + BM - 1, 0, ROWS - 1, a.window)) {
       int away = gap + (threadIdx_x & 3) * 2 - row_of_thread(); // from this thread's key
@@ -231,7 +231,7 @@ template <int D, int BN> struct HopperQueryGradients {
         wait_for(shared + RAW, 0);
         clear_rows<BN, D>(to, rows);
         clear_rows<BN, D>(to + TILE_BYTES, rows);
-        arrive_cleared(filled);
+        arrive_stored(filled);
       }
       if (++stage == STAGES) stage = 0, parity ^= 1;
     }
@@ -246,11 +246,11 @@ template <int D, int BN> struct HopperQueryGradients {
     tile_product<D, BM, BN>(ds, dout, v);
     wait_products<1>();
     settled(s);
-    float factor = a.scale * LOG2E;
+    float factor = a.factor();
 #pragma unroll
     for (int n = 0; n < BN / 8; n++)
 #pragma unroll
-      for (int e = 0; e < 4; e++) s[n][e] = exp2_approx(s[n][e] * factor - lse[e >> 1] * LOG2E);
+      for (int e = 0; e < 4; e++) s[n][e] = exp2_approx(s[n][e] * factor - lse[e >> 1]);
     if (crosses(gap, gap + ROWS - 1, 0, BN - 1, a.window)) {
       int away = gap + row_of_thread() - (threadIdx_x & 3) * 2;
       Seen seen = seen_within(a.window);

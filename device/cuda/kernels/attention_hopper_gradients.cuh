@@ -105,7 +105,7 @@ template <int D> struct HopperGradients {
     raw ^= 1;
     clear_rows<ROWS_OF_TILE, D>(tiles, first);
     clear_rows<ROWS_OF_TILE, D>(tiles + ROWS_OF_TILE * D * 2, first);
-    arrive_cleared(filled);
+    arrive_stored(filled);
   }
 
   // produce_floats is run by the second producer warp: it copies LSE and Delta. Those of missing
@@ -160,13 +160,13 @@ template <int D> struct HopperGradients {
     wait_products<1>();
     settled(s);
     if (running) settled(p), settled(packed), settled(dv), settled(dk);
-    float factor = a.scale * LOG2E;
+    float factor = a.factor();
 #pragma unroll
     for (int n = 0; n < SUB / 8; n += 2) {
       float lse[4];
       load_four(lse, floats + n * 32);
 #pragma unroll
-      for (int e = 0; e < 8; e++) s[n + e / 4][e % 4] = exp2_approx(s[n + e / 4][e % 4] * factor - lse[e / 4 * 2 + (e & 1)] * LOG2E);
+      for (int e = 0; e < 8; e++) s[n + e / 4][e % 4] = exp2_approx(s[n + e / 4][e % 4] * factor - lse[e / 4 * 2 + (e & 1)]);
     }
     if (crosses(gap, gap + SUB - 1, 0, ROWS - 1, a.window)) {
       int away = gap + (thread & 3) * 2 - row_of_thread(thread); // from this thread's key

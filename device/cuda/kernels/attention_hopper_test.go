@@ -77,6 +77,43 @@ func TestAttentionHopper(t *testing.T) {
 	}
 }
 
+// TestAttentionHopperBlocks: the number of blocks changes no bit of the forward, and every query is written. There are
+// more sequences than lanes, and some have no queries, no keys, or fewer keys than queries.
+func TestAttentionHopperBlocks(t *testing.T) {
+	testkit.NotShort(t)
+	c := attentionCase{heads: 3, kvHeads: 1}
+	for i := range 41 {
+		c.queries, c.keys = append(c.queries, i*37%80), append(c.keys, i*53%100)
+	}
+	c.queries[40], c.keys[40] = 300, 420 // a later group with more tiles
+	for _, dim := range []int{64, 256} {
+		var want []byte
+		for _, processors := range []int{1000, 1, 2, 7} {
+			dev := newRig()
+			dev.sm90a, dev.processors = true, processors
+			c.dim = dim
+			r := newAttentionRun(t, dev, device.BF16, c)
+			q, _ := r.random(r.o.TQ, r.o.QStride, r.o.QStride)
+			k, _ := r.random(r.tk, dim, dim)
+			o, lse := r.alloc(device.BF16, r.o.TQ*c.heads*dim, 0), r.alloc(device.F32, r.o.TQ*c.heads, 0)
+			kernels.Attention(r.s, &op.Attention{AttentionShape: r.shape, O: o, LSE: lse, Q: q, K: k, V: k, QStride: r.o.QStride, KStride: dim})
+			r.ok()
+			for i, x := range append(r.get(o), r.get(lse)...) {
+				if math.IsNaN(x) {
+					t.Fatalf("heads of %d, %d multiprocessors: element %d is not written", dim, processors, i)
+				}
+			}
+			got := slices.Concat(dev.bytes(o.Mem()), dev.bytes(lse.Mem()))
+			if want == nil {
+				want = bytes.Clone(got)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("heads of %d: other bits with %d multiprocessors", dim, processors)
+			}
+		}
+	}
+}
+
 // TestLackingForSM90a: LackingForSM90a returns the right reason for each type, head size and
 // softcap without a kernel for sm_90a.
 func TestLackingForSM90a(t *testing.T) {
@@ -96,8 +133,8 @@ func TestLackingForSM90a(t *testing.T) {
 }
 
 // TestAttentionHopperNeighbours: values of a neighbouring sequence, even NaN, do not change a
-// sequence's results. Tiles across its end do load rows of both. With low scores, exp(−LSE) is
-// infinite, so the P of rows that do not exist must not be exp(0 − LSE).
+// sequence's results. Tiles across its end do load rows of both. With low scores, 2^−LSE is
+// infinite, so the P of rows that do not exist must not be 2^(0 − LSE).
 func TestAttentionHopperNeighbours(t *testing.T) {
 	testkit.NotShort(t)
 	dev := newRig()

@@ -213,7 +213,7 @@ extern "C" __global__ __launch_bounds__(THREADS, 1) void attention_sparse_forwar
     for (int i = 0; i < 2 * STEPS; i++)
       if ((i * 2 + (w.part & 1)) * 16 < a.dim) ldmatrix_x4(kept[i], (lane ^ (i % 2 * 64)) + i / 2 * 128);
   }
-  float out[2 * VALUE_STEPS][4], high[2] = {-INFINITY_F, -INFINITY_F}, sum[2] = {0.0f, 0.0f}, unit = a.scale * LOG2E;
+  float out[2 * VALUE_STEPS][4], high[2] = {-INFINITY_F, -INFINITY_F}, sum[2] = {0.0f, 0.0f}, factor = a.scale * LOG2E;
   clear(out);
   int number = 0, next = key_of(b.keys, ROWS, b.n);
 #pragma clang loop unroll(disable)
@@ -235,17 +235,17 @@ extern "C" __global__ __launch_bounds__(THREADS, 1) void attention_sparse_forwar
 #pragma unroll
         for (int i = 0; i < 2; i++) {
           float &x = s[j][half * 2 + i];
-          x = from + j * 8 + w.column + i < b.n ? x * unit : -INFINITY_F;
+          x = from + j * 8 + w.column + i < b.n ? x : -INFINITY_F;
           most = max_f(most, x);
         }
       }
       most = max_f(most, shuffle_xor(most, 1));
       most = max_f(most, shuffle_xor(most, 2));
-      float less = exp2_approx(high[half] - most), more = 0.0f;
+      float less = exp2_approx((high[half] - most) * factor), base = most * factor, more = 0.0f;
       high[half] = most;
 #pragma unroll
       for (int j = 0; j < 4; j++) {
-        float x = exp2_approx(s[j][half * 2] - most), y = exp2_approx(s[j][half * 2 + 1] - most);
+        float x = exp2_approx(s[j][half * 2] * factor - base), y = exp2_approx(s[j][half * 2 + 1] * factor - base);
         more += x + y;
         p[j / 2][j % 2 * 2 + half] = pack_bf16(x, y);
       }
@@ -255,17 +255,17 @@ extern "C" __global__ __launch_bounds__(THREADS, 1) void attention_sparse_forwar
     }
     combine<VALUE_STEPS>(out, p, tile, a.values, w.part);
   }
-  float factor[2];
+  float inverse[2];
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     sum[half] += shuffle_xor(sum[half], 1);
     sum[half] += shuffle_xor(sum[half], 2);
-    factor[half] = rcp_approx(sum[half]);
+    inverse[half] = rcp_approx(sum[half]);
     int head = b.first + w.half * 16 + half * 8 + w.row;
-    if (lse && w.part == 0 && w.column == 0 && head < a.heads) lse[head * a.tq + b.query] = (high[half] + log2_approx(sum[half])) * LN2;
+    if (lse && w.part == 0 && w.column == 0 && head < a.heads) lse[head * a.tq + b.query] = log_sum_exp2(high[half], factor, sum[half]);
   }
   bf16 *to = o + ((i64)b.query * a.heads + b.first) * a.values;
-  store_rows<VALUE_STEPS>(to, a.values, out, factor, a.heads - b.first, a.values, w, a.vector & 2);
+  store_rows<VALUE_STEPS>(to, a.values, out, inverse, a.heads - b.first, a.values, w, a.vector & 2);
 }
 
 // exchange sends each part the products with its 8 of the tile's 32 rows, and adds these up in the order of the parts. s
@@ -328,11 +328,11 @@ extern "C" __global__ __launch_bounds__(THREADS, 1) void attention_sparse_dq_bf1
   u32 kept[STEPS][4], kept_dout[VALUE_STEPS][4];
   keep(kept, shared, a.dim, w);
   keep(kept_dout, shared + TILE, a.values, w);
-  float unit = a.scale * LOG2E, less[2], minus[2];
+  float factor = a.scale * LOG2E, less[2], minus[2];
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     i64 head = b.first + w.half * 16 + half * 8 + w.row;
-    less[half] = head < a.heads ? lse[head * a.tq + b.query] * LOG2E : 0.0f;
+    less[half] = head < a.heads ? lse[head * a.tq + b.query] : 0.0f;
     minus[half] = head < a.heads ? delta[head * a.tq + b.query] : 0.0f;
   }
   sync_threads();
@@ -361,7 +361,7 @@ extern "C" __global__ __launch_bounds__(THREADS, 1) void attention_sparse_dq_bf1
     float ds[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      float p = exp2_approx(sum[0][i] * unit - less[i / 2]);
+      float p = exp2_approx(sum[0][i] * factor - less[i / 2]);
       ds[i] = from + w.part * 8 + w.column + i % 2 < b.n ? a.scale * p * (sum[1][i] - minus[i / 2]) : 0.0f;
     }
     put_weights(shared + QUERIES_DS, ds, w);
@@ -411,7 +411,7 @@ DEV void add_keys(const Inputs &in, int query, const int *list, int n, const Spa
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       i64 head = first + w.part * 8 + w.column + i;
-      less[i] = head < a.heads ? in.lse[head * a.tq + query] * LOG2E : INFINITY_F;
+      less[i] = head < a.heads ? in.lse[head * a.tq + query] : INFINITY_F;
       minus[i] = head < a.heads ? in.delta[head * a.tq + query] : 0.0f;
     }
     copy_async_wait<0>();

@@ -44,7 +44,7 @@ DEV void gradients(const float *lse, const float *delta, int first, int query, i
   const float *row = memory + K_AT + key * PITCH;
   if (threadIdx_x < PAIRS) {
     float x = dot(memory + h * PITCH, row, a.dim);
-    memory[P_AT + pair] = real ? exp2_approx(x * (a.scale * LOG2E) - lse[at] * LOG2E) : 0.0f;
+    memory[P_AT + pair] = real ? exp2_approx(x * (a.scale * LOG2E) - lse[at]) : 0.0f;
   } else {
     float x = dot(memory + DO_AT + h * (V + 4), row, a.values);
     memory[DP_AT + pair] = real ? x - delta[at] : 0.0f;
@@ -57,19 +57,19 @@ extern "C" __global__ __launch_bounds__(THREADS, 2) void attention_sparse_forwar
   Block b;
   if (!find_block<HEADS, THREADS>(b, first_query, a, memory + SPACE_AT)) return;
   load_heads(q + b.query * a.q_stride, nullptr, b.first, a);
-  float out[VALUES_WIDE][HEADS] = {}, high = -INFINITY_F, sum = 0.0f;
+  float out[VALUES_WIDE][HEADS] = {}, high = -INFINITY_F, sum = 0.0f, factor = a.scale * LOG2E;
   int h = threadIdx_x / KEYS, key = threadIdx_x % KEYS;
 #pragma clang loop unroll(disable)
   for (int from = 0; from < b.n; from += KEYS) {
     load_rows(memory + K_AT, PITCH, KEYS, a.dim, [&](int i) { return from + i < b.n ? k + ((i64)b.k0 + b.keys[from + i]) * a.k_stride : nullptr; });
     sync_threads();
     if (threadIdx_x < PAIRS) {
-      float x = dot(memory + h * PITCH, memory + K_AT + key * PITCH, a.dim) * (a.scale * LOG2E), most;
+      float x = dot(memory + h * PITCH, memory + K_AT + key * PITCH, a.dim), most;
       if (from + key >= b.n) x = -INFINITY_F;
       most = max_f(x, high);
 #pragma unroll
       for (int m = 1; m < KEYS; m *= 2) most = max_f(most, shuffle_xor(most, m));
-      float less = exp2_approx(high - most), p = exp2_approx(x - most);
+      float less = exp2_approx((high - most) * factor), base = most * factor, p = exp2_approx(x * factor - base);
       high = most;
       memory[P_AT + threadIdx_x] = p;
       if (key == 0) memory[FACTORS_AT + h] = less;
@@ -96,7 +96,7 @@ extern "C" __global__ __launch_bounds__(THREADS, 2) void attention_sparse_forwar
   }
   if (threadIdx_x < PAIRS && key == 0) {
     memory[FACTORS_AT + h] = rcp_approx(sum);
-    if (lse && b.first + h < a.heads) lse[(b.first + h) * a.tq + b.query] = (high + log2_approx(sum)) * LN2;
+    if (lse && b.first + h < a.heads) lse[(b.first + h) * a.tq + b.query] = log_sum_exp2(high, factor, sum);
   }
   sync_threads();
 #pragma unroll

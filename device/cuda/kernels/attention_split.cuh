@@ -115,12 +115,12 @@ template <int D, int GROUPS, bool KEYS> struct SplitGradients {
     }
     apart += column - (lane >> 2) - part / 2 * 8;
     Seen seen = seen_within(a.window);
-    float p[2], ds[2], factor = a.unit() * LOG2E;
+    float p[2], ds[2], factor = a.factor();
 #pragma unroll
     for (int e = 0; e < 2; e++) {
       float slope = 1.0f, x = sum[e];
       if constexpr (CAPPED) x = capped(x, slope, a);
-      p[e] = exp2_approx(x * factor - log[e] * LOG2E);
+      p[e] = exp2_approx(x * factor - log[e]);
       p[e] = seen.at(KEYS ? apart + e : -apart - e) ? p[e] : 0.0f;
       ds[e] = (CAPPED ? p[e] * slope : p[e]) * (sum[2 + e] - mean[e]);
     }

@@ -371,3 +371,60 @@ func TestAttentionNaN(t *testing.T) {
 		}
 	}
 }
+
+// TestAttentionExponents: the backward's probabilities are those of the forward up to the rounding of LSE. A query sees
+// one key, with a score of some millions, so a unit in the last place of LSE is a large part of a probability.
+func TestAttentionExponents(t *testing.T) {
+	for _, dim := range []int{32, 64, 96, 128, 192, 256, 512} {
+		for _, c := range []struct {
+			dt    device.DType
+			cap   float64
+			sm90a bool
+		}{{dt: device.BF16}, {dt: device.BF16, cap: 1 << 21}, {dt: device.BF16, sm90a: true}, {dt: device.F32}, {dt: device.F32, cap: 1 << 21}} {
+			if testing.Short() && (dim != 64 || c.cap > 0) {
+				continue
+			}
+			t.Run(fmt.Sprintf("%v,dim %d,softcap %v,sm90a %v", c.dt, dim, c.cap, c.sm90a), func(t *testing.T) {
+				dev := newRig()
+				dev.sm90a = c.sm90a
+				newAttentionRun(t, dev, c.dt, attentionCase{queries: []int{70}, heads: 1, kvHeads: 1, dim: dim, window: 1, softcap: c.cap}).exponents()
+			})
+		}
+	}
+}
+
+// exponents checks DV, which is P for DO = 1. A score is one product, so all kernels compute the same scores.
+func (r *attentionRun) exponents() {
+	r.shape.Scale = 1 << 20
+	n, dim, one := r.tk, r.c.dim, make([]float64, r.tk*r.c.dim)
+	for i := range one {
+		one[i] = 1
+	}
+	q, qv := r.random(n, dim, dim)
+	clear(qv)
+	for i := 0; i < len(qv); i += dim {
+		qv[i] = 1
+	}
+	r.put(q, qv)
+	k, _ := r.random(n, dim, dim)
+	v, do, o := r.alloc(r.dt, n*dim, 0), r.alloc(r.dt, n*dim, 0), r.alloc(r.dt, n*dim, 0)
+	r.put(v, one)
+	r.put(do, one)
+	lse, delta, sums := r.alloc(device.F32, n, 0), r.alloc(device.F32, n, 0), r.alloc(device.F32, r.shape.SumsLen(), 0)
+	kernels.Attention(r.s, &op.Attention{AttentionShape: r.shape, O: o, LSE: lse, Q: q, K: k, V: v, QStride: dim, KStride: dim})
+	lv := r.get(lse)
+	for _, by := range r.backwards(sums) {
+		r.dev.shared = by.shared
+		dq, dk, dv := r.alloc(r.dt, n*dim, 0), r.alloc(r.dt, n*dim, 0), r.alloc(r.dt, n*dim, 0)
+		kernels.AttentionBackward(r.s, &op.AttentionBackward{AttentionShape: r.shape, DQ: dq, DK: dk, DV: dv, DO: do, O: o, LSE: lse,
+			Q: q, K: k, V: v, QStride: dim, KStride: dim, DQStride: dim, DKStride: dim, Delta: delta, Sums: by.sums})
+		r.ok()
+		for i, p := range r.get(dv) {
+			l := float32(lv[i/dim])
+			unit := math.Abs(float64(math.Nextafter32(l, 2*l) - l))
+			if off := math.Abs(math.Log2(p)); !(off <= unit/2+0.01) { // P and DV are rounded to bf16
+				r.t.Fatalf("LSE %v: a probability is 2^%.3f", l, math.Log2(p))
+			}
+		}
+	}
+}

@@ -86,6 +86,10 @@ static constexpr float LN2 = 0.6931471805599453f;
 
 DEV float exp_approx(float x) { return exp2_approx(x * LOG2E); }
 
+// log_sum_exp2 returns log₂ Σ 2^(factor·s) of a row's scores s, given their maximum top and sum = Σ 2^(factor·s − factor·top).
+// It adds factor·top as these exponentials subtract it: rounded, never part of a multiply-add.
+DEV float log_sum_exp2(float top, float factor, float sum) { return __nvvm_mul_rn_f(top, factor) + log2_approx(sum); }
+
 DEV float max_f(float a, float b) { return __builtin_fmaxf(a, b); }
 DEV int min_i(int a, int b) { return a < b ? a : b; }
 DEV int max_i(int a, int b) { return a > b ? a : b; }

@@ -28,7 +28,7 @@ func TestHopperOrder(t *testing.T) {
 		module           string
 		found, redundant int
 		sums             bool
-	}{{"attention_64_sm90a", 19, 1, false}, {"attention_backward_64_sm90a", 28, 2, false}, {"attention_gradients_64_sm90a", 31, 6, true}} {
+	}{{"attention_64_sm90a", 20, 1, false}, {"attention_backward_64_sm90a", 28, 2, false}, {"attention_gradients_64_sm90a", 31, 6, true}} {
 		source := string(kernels.PTX(c.module))
 		all := hopperOrder.FindAllStringSubmatchIndex(source, -1)
 		if len(all) != c.found {
@@ -53,6 +53,51 @@ func TestHopperOrder(t *testing.T) {
 		}
 		if redundant != c.redundant && (!c.sums || testkit.LongAsked()) {
 			t.Errorf("%s: without %d of these instructions nothing is noticed, this test knows %d", c.module, redundant, c.redundant)
+		}
+	}
+}
+
+// hopperWait matches the beginning of a wait for an mbarrier (wait_for in CUDA C), and hopperArrive an arrival at one.
+var (
+	hopperWait   = regexp.MustCompile(`mbarrier\.try_wait\.parity\.shared::cta\.b64 done, \[%r\d+\], %?\w+;\n@done bra over;\nmov\.u32 begin`)
+	hopperArrive = regexp.MustCompile(`mbarrier\.arrive[^;]*;`)
+)
+
+// TestHopperPieces: a block of the forward kernel that computes several pieces of work reports no error. If any one of
+// its waits for an mbarrier or arrivals at one is removed, the emulator reports an error. Pieces have different
+// numbers of tiles, and one warpgroup of some has no rows.
+func TestHopperPieces(t *testing.T) {
+	if testing.Short() || testkit.Race {
+		t.Skip("-short and -race leave it out: it runs the kernel dozens of times")
+	}
+	const module, dim = "attention_64_sm90a", 64
+	source := string(kernels.PTX(module))
+	run := func(from, to int) error {
+		dev := newRig()
+		dev.sm90a, dev.period = true, 10_000
+		dev.modules[module] = testkit.Must(ptx.Parse(module+".ptx", source[:from]+source[to:]))(t)
+		r := newAttentionRun(t, dev, device.BF16, attentionCase{queries: []int{330, 50, 70, 20}, keys: []int{330, 300, 200, 300}, heads: 1, kvHeads: 1, dim: dim})
+		q, _ := r.random(r.o.TQ, dim, dim)
+		k, _ := r.random(r.tk, dim, dim)
+		kernels.Attention(r.s, &op.Attention{AttentionShape: r.shape, O: r.alloc(device.BF16, r.o.TQ*dim, 0), Q: q, K: k, V: k, QStride: dim, KStride: dim})
+		return r.s.err
+	}
+	testkit.NoError(t, run(0, 0))
+	for _, c := range []struct {
+		what  *regexp.Regexp
+		found int
+	}{{hopperWait, 11}, {hopperArrive, 12}} {
+		all := c.what.FindAllStringIndex(source, -1)
+		if len(all) != c.found {
+			t.Errorf("%s has %d of %v, this test knows %d", module, len(all), c.what, c.found)
+		}
+		for _, at := range all {
+			if c.what == hopperWait { // the wait has labels, so its end is removed with the end of its scope
+				at[1] = at[0] + strings.Index(source[at[0]:], "over:")
+			}
+			if run(at[0], at[1]) == nil {
+				t.Errorf("line %d of %s.ptx: without it nothing is noticed", 1+strings.Count(source[:at[0]], "\n"), module)
+			}
 		}
 	}
 }

@@ -21,6 +21,8 @@ type Kernel struct {
 	// Shared is the largest dynamic shared memory of any launch in bytes. The driver must be told
 	// once if it is above 48 KiB.
 	Shared int
+	// persistent: blocks go over all work, so a launch has at most as many as the GPU has multiprocessors.
+	persistent bool
 }
 
 // Dim3 is the size of a grid in blocks or of a block in threads.
@@ -65,6 +67,8 @@ type Launcher interface {
 	Slower(what Lacking, dim int)
 	// SharedBytes returns the most shared memory of a block in bytes, static and dynamic.
 	SharedBytes() int
+	// Processors returns the GPU's number of multiprocessors; 0: unknown.
+	Processors() int
 	// MostWork returns the most FLOPs on operands of type dt that one launch should have, so that a
 	// watchdog does not end it; 0: no limit. Launches are split only where that changes no bit.
 	MostWork(dt device.DType) float64

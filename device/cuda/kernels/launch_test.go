@@ -30,6 +30,9 @@ func (l *limits) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int,
 	if strings.HasSuffix(k.Module, "_sm90a") {
 		most = 227 << 10
 		l.hopper++
+		if strings.Contains(k.Name, "forward") && grid.X > 132 {
+			l.t.Errorf("%s: %d blocks on 132 multiprocessors", k.Name, grid.X)
+		}
 	}
 	if shared > k.Shared || shared > most {
 		l.t.Errorf("%s: %d bytes of shared memory, the kernel says at most %d", k.Name, shared, k.Shared)
@@ -51,6 +54,8 @@ func (l *limits) TensorMap(t device.Tensor, columns, rows, stride, boxRows int) 
 func (l *limits) Slower(kernels.Lacking, int) {}
 
 func (l *limits) SharedBytes() int { return 99 << 10 }
+
+func (l *limits) Processors() int { return 132 }
 
 func (l *limits) MostWork(device.DType) float64 { return 0 }
 

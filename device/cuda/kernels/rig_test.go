@@ -66,19 +66,20 @@ func TestEveryOperation(t *testing.T) {
 // rig is a device that executes every call at once, and runs kernels in the PTX interpreter.
 type rig struct {
 	device.Device
-	mu      sync.Mutex
-	buffers map[uint64]*ptx.Buffer
-	next    uint64
-	kernels map[kernels.Kernel]*ptx.Kernel
-	modules map[string]*ptx.Module // modules that replace the embedded ones
-	counts  map[string]*ptx.Counts // by kernel, over all its launches
-	sm90a   bool                   // attention uses kernels for sm_90a
-	shared  int                    // bytes of shared memory that a block may have; 0: the least of all GPUs
-	most    float64                // most FLOPs of a launch; 0: any number
-	blocks  int                    // blocks that take turns; 0: one after another on each thread
-	period  int64                  // see ptx.Launch; 0: as on a GPU
-	steady  bool                   // blocks that may wait for others run so that none waits, for reproducible counts
-	slower  []kernels.Lacking      // reasons for slower kernels
+	mu         sync.Mutex
+	buffers    map[uint64]*ptx.Buffer
+	next       uint64
+	kernels    map[kernels.Kernel]*ptx.Kernel
+	modules    map[string]*ptx.Module // modules that replace the embedded ones
+	counts     map[string]*ptx.Counts // by kernel, over all its launches
+	sm90a      bool                   // attention uses kernels for sm_90a
+	shared     int                    // bytes of shared memory that a block may have; 0: the least of all GPUs
+	most       float64                // most FLOPs of a launch; 0: any number
+	processors int                    // multiprocessors that launches may count on; 0: one
+	blocks     int                    // blocks that take turns; 0: one after another on each thread
+	period     int64                  // see ptx.Launch; 0: as on a GPU
+	steady     bool                   // blocks that may wait for others run so that none waits, for reproducible counts
+	slower     []kernels.Lacking      // reasons for slower kernels
 }
 
 func newRig() *rig {
@@ -247,6 +248,8 @@ func (s *rigStream) TensorMap(t device.Tensor, columns, rows, stride, boxRows in
 func (s *rigStream) Slower(what kernels.Lacking, _ int) { s.rig.slower = append(s.rig.slower, what) }
 
 func (s *rigStream) SharedBytes() int { return max(s.rig.shared, 99<<10) }
+
+func (s *rigStream) Processors() int { return max(s.rig.processors, 1) }
 
 func (s *rigStream) MostWork(device.DType) float64 { return s.rig.most }
 

@@ -1,7 +1,7 @@
-// Sinks of attention: a head's row of o (T, heads, dim) act *= σ(lse − sink), and lse (heads, T)
-// f32 = log(e^lse + e^sink), both in place. One block for each row, blockIdx.x.
+// Sinks of attention: a head's row of o (T, heads, dim) act *= σ(lse·ln2 − sink), and lse (heads,
+// T) f32 = log₂(2^lse + e^sink), both in place. One block for each row, blockIdx.x.
 //
-// SinksGrad: dsinks (heads) f32 −= Σ_t e^(sink − lse)·delta, with lse as Sinks left it and delta
+// SinksGrad: dsinks (heads) f32 −= Σ_t e^sink·2^−lse·delta, with lse as Sinks left it and delta
 // (heads, T) f32. Two kernels: the first sums slices of rows, the second (add_slices) adds the
 // slices' sums, always in the same order.
 //
@@ -30,8 +30,7 @@ template <int N, class T> DEV void sinks(T *o, float *lse, const float *sink, i6
       int col = first + c * blockDim_x * N;
       if (col >= columns) continue;
       int h = col / dim;
-      float v[N], share, rest;
-      sigmoids(lse[h * rows + t] - sink[h], share, rest);
+      float v[N], share = rcp_approx(1.0f + exp2_approx(sink[h] * LOG2E - lse[h * rows + t]));
       unpack(v, in[c]);
 #pragma unroll
       for (int i = 0; i < N; i++) v[i] *= share;
@@ -40,8 +39,8 @@ template <int N, class T> DEV void sinks(T *o, float *lse, const float *sink, i6
   }
   sync_threads(); // all threads have read lse
   for (int h = threadIdx_x; h < heads; h += blockDim_x) {
-    float was = lse[h * rows + t], x = sink[h], top = x > was ? x : was;
-    lse[h * rows + t] = top + log_f(1.0f + exp_approx(-__builtin_fabsf(x - was)));
+    float was = lse[h * rows + t], x = sink[h] * LOG2E, top = x > was ? x : was;
+    lse[h * rows + t] = top + log_f(1.0f + exp2_approx(-__builtin_fabsf(x - was))) * LOG2E;
   }
 }
 
@@ -62,9 +61,9 @@ __global__ __launch_bounds__(SUMMING) void sinks_slice(float *part, const float 
                                                        int heads, int each) {
   __shared__ float space[SUMMING / 32];
   i64 from = (i64)blockIdx_y * each, end = min_i(rows, from + each);
-  float x = sink[blockIdx_x], sum = 0.0f;
+  float x = sink[blockIdx_x] * LOG2E, sum = 0.0f;
   const float *l = lse + blockIdx_x * rows, *d = delta + blockIdx_x * rows;
-  for (i64 t = from + threadIdx_x; t < end; t += SUMMING) sum -= exp_approx(x - l[t]) * d[t];
+  for (i64 t = from + threadIdx_x; t < end; t += SUMMING) sum -= exp2_approx(x - l[t]) * d[t];
   sum = block_sum<SUMMING / 32>(sum, space);
   if (threadIdx_x == 0) part[blockIdx_y * heads + blockIdx_x] = sum;
 }

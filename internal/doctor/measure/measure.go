@@ -43,13 +43,15 @@ type Seconds struct {
 	Least  float64 `json:"least_s"`
 	Most   float64 `json:"most_s"`
 	Runs   int     `json:"runs"`
+	// All has the times of the runs in order.
+	All []float64 `json:"-"`
 }
 
 // Sum returns the median, shortest and longest of the run times in runs, which must not be empty.
 func Sum(runs []float64) Seconds {
 	sorted := slices.Sorted(slices.Values(runs))
 	n := len(sorted)
-	return Seconds{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Least: sorted[0], Most: sorted[n-1], Runs: n}
+	return Seconds{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Least: sorted[0], Most: sorted[n-1], Runs: n, All: runs}
 }
 
 // times measures work as o says: one run to warm up, then timings that each repeat the work until Least has passed.
@@ -83,6 +85,9 @@ func (o Options) times(run func(repeats int) (time.Duration, error)) (Seconds, e
 
 // Meter measures on one device. It must not be used by several goroutines at once.
 type Meter struct {
+	// Before is called before every run of an operation, warm-up runs included, and is not timed; nil: nothing is.
+	Before func()
+
 	dev    device.Device
 	o      Options
 	s      device.Stream
@@ -134,6 +139,9 @@ func (m *Meter) Device() device.Device { return m.dev }
 // enqueued measures how long the device takes for the work that call enqueues on the meter's stream.
 func (m *Meter) enqueued(call func()) (Seconds, error) {
 	return m.o.times(func(repeats int) (time.Duration, error) {
+		if m.Before != nil {
+			m.Before()
+		}
 		m.s.Record(m.events[0])
 		for range repeats {
 			call()

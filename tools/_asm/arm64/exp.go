@@ -63,23 +63,64 @@ func (e exponential) apply(x neon.V) {
 	})
 }
 
-func expSum(stores bool) {
-	name, signature, doc := "sumExp", "func(x *float32, n int, scale, shift float32) float32", "is Σ exp(scale·x − shift)."
+// exponential2 generates 2^x with the same algorithm as the x86 version.
+type exponential2 struct {
+	*row
+	low, high, magic, one neon.V
+	c                     [6]neon.V
+}
+
+func (f *row) newExp2() exponential2 {
+	e := exponential2{row: f, low: f.constant(-127), high: f.constant(128), magic: f.constant(3 << 22), one: f.constant(1)}
+	for i, c := range []float32{0.6931471824645996, 0.24022647738456726, 0.05550359934568405, 0.009618505835533142,
+		0.0013390806270763278, 0.0001532646274426952} {
+		e.c[i] = f.constant(c)
+	}
+	return e
+}
+
+// apply generates x = 2^x for the lanes of a register. NaN stays NaN.
+func (e exponential2) apply(x neon.V) {
+	f := e.Func
+	f.Scope(func() {
+		f.FMAX(x, x, e.low)
+		f.FMIN(x, x, e.high)
+		z, n, sum := f.Reg(), f.Reg(), f.Reg()
+		f.FADD(z, x, e.magic)
+		f.FSUB(n, z, e.magic)
+		f.FSUB(x, x, n)
+		r := e.c[5]
+		for i, c := range []neon.V{e.c[4], e.c[3], e.c[2], e.c[1], e.c[0], e.one} {
+			to := [2]neon.V{sum, n}[i%2]
+			f.MOV(to, c)
+			f.FMLA(to, r, x)
+			r = to
+		}
+		f.SHL(z, z, 23) // the integer, in the place of an exponent
+		f.ADD(z, z, e.one)
+		f.FMUL(x, r, z)
+	})
+}
+
+// expSum generates the function name, which computes exponentials and their sum. power is exp or 2^. newExp generates
+// the constants, and returns what generates power.
+func expSum(name, power string, newExp func(*row) func(neon.V), stores bool) {
+	signature, doc := "func(x *float32, n int, scale, shift float32) float32", "is Σ "+power+"(scale·x − shift)."
 	args := []string{"x"}
 	if stores {
-		name, signature = "expSum", "func(dst, x *float32, n int, scale, shift float32) float32"
-		doc, args = "is dst = exp(scale·x − shift) and returns the sum; dst may be x.", []string{"x", "dst"}
+		signature = "func(dst, x *float32, n int, scale, shift float32) float32"
+		doc, args = "is dst = "+power+"(scale·x − shift) and returns the sum; dst may be x.", []string{"x", "dst"}
 	}
 	f := newRow(name, signature, doc)
 	p, n, scale, shift := f.Args(args...), f.Arg("n"), f.SpreadArg("scale"), f.SpreadArg("shift")
 	f.FNEG(shift, shift)
 	f.clears()
-	e, acc := f.newExp(), f.accumulators(2)
+	apply, acc := newExp(f), f.accumulators(2)
 	f.each(n, 2, p, func(at place) {
 		x, y := at.load(p[0]), f.Reg()
 		f.MOV(y, shift)
 		f.FMLA(y, scale, x)
-		e.apply(y)
+		apply(y)
 		if stores {
 			at.store(y, p[1])
 		}
@@ -92,15 +133,15 @@ func expSum(stores bool) {
 // gradRow generates the backward of softmax for one row of attention scores. GradStrip of package
 // vec calls the function for each row of a strip of scores.
 func gradRow() {
-	f := newRow("gradRow", "func(x, dx *float32, n int, scale, lse, delta float32)",
-		"is x = exp(scale·x − lse) and dx = scale·x·(dx − delta).")
-	p, n := f.Args("x", "dx"), f.Arg("n")
-	scale, lse, delta, e := f.SpreadArg("scale"), f.SpreadArg("lse"), f.SpreadArg("delta"), f.newExp()
+	f := newRow("gradRow", "func(x, dx *float32, n int, factor, scale, lse, delta float32)",
+		"is x = 2^(factor·x − lse) and dx = scale·x·(dx − delta).")
+	p, n, factor, scale := f.Args("x", "dx"), f.Arg("n"), f.SpreadArg("factor"), f.SpreadArg("scale")
+	lse, delta, e := f.SpreadArg("lse"), f.SpreadArg("delta"), f.newExp2()
 	f.FNEG(lse, lse)
 	f.each(n, 2, p, func(at place) {
 		x, dx, y := at.load(p[0]), at.load(p[1]), f.Reg()
 		f.MOV(y, lse)
-		f.FMLA(y, scale, x)
+		f.FMLA(y, factor, x)
 		e.apply(y)
 		at.store(y, p[0])
 		f.FSUB(dx, dx, delta)

@@ -21,8 +21,10 @@ func vec() {
 	normGrad(true)
 	rotate()
 	maxOf()
-	expSum(true)
-	expSum(false)
+	natural := func(f *row) func(neon.V) { return f.newExp().apply }
+	expSum("expSum", "exp", natural, true)
+	expSum("sumExp", "exp", natural, false)
+	expSum("exp2Sum", "2^", func(f *row) func(neon.V) { return f.newExp2().apply }, true)
 	gradRow()
 	for _, kind := range []string{swiglu, geglu, erfglu} {
 		glu(kind)

@@ -10,11 +10,6 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// unroll is how many elements of K, the dimension that a matrix product sums over, one iteration of
-// a kernel's loop processes. An iteration also prefetches two cache lines of B, and two of the next
-// part of A.
-const unroll = 16
-
 // machine describes one instruction set, and generates the matrix product kernels for it.
 type machine struct {
 	name  string
@@ -22,7 +17,11 @@ type machine struct {
 	width int // bytes of a register; a panel is two registers wide
 	// mr is the largest number of rows of a kernel. With it the kernel uses all registers: two sums
 	// for each row, two for B, and two for elements of A that are broadcast to all lanes.
-	mr      int
+	mr int
+	// unroll is how many elements of K, the dimension that a matrix product sums over, one iteration of a kernel's loop
+	// processes: 16 or 8. While both threads of a Zen 3 core compute, the longer loop is some percent slower.
+	unroll  int
+	packed  bool   // a is a packed tile: mr elements for each element of K, one after the other
 	element string // type of the 4-byte elements of a and b
 	zero    func(reg.Register)
 	add     func(b, x, acc reg.Register) // adds the products of b and x to acc
@@ -32,7 +31,7 @@ type machine struct {
 var machine512 = &machine{
 	name:  "512",
 	regs:  ZMMs,
-	width: 64, mr: 14, element: "floats",
+	width: 64, mr: 14, unroll: 16, element: "floats",
 	zero: func(r reg.Register) { VPXORQ(r, r, r) },
 	add:  func(b, x, acc reg.Register) { VFMADD231PS(b, x, acc) },
 }
@@ -40,7 +39,7 @@ var machine512 = &machine{
 var machine256 = &machine{
 	name:  "256",
 	regs:  YMMs,
-	width: 32, mr: 6, element: "floats",
+	width: 32, mr: 6, unroll: 8, packed: true, element: "floats",
 	zero: func(r reg.Register) { VPXOR(r, r, r) },
 	add:  func(b, x, acc reg.Register) { VFMADD231PS(b, x, acc) },
 }
@@ -90,15 +89,18 @@ func column256() {
 	SHLQ(Imm(3), k)
 	ADDQ(k, param("panel"))
 	ADDQ(step, param("block"))
-	for _, rows := range [][2]string{{"a", "lda"}, {"d", "ldd"}, {"c", "ldc"}} {
-		if rows[0] == "c" {
+	for _, to := range []struct {
+		p, ld string
+		rows  int
+	}{{"a", "lda", 1}, {"d", "ldd", m.mr}, {"c", "ldc", m.mr}} {
+		if to.p == "c" {
 			c := Arg("c")
 			TESTQ(c, c)
 			JE(LabelRef("counted"))
 		}
-		ld := Arg(rows[1])
-		IMUL3Q(U32(4*m.mr), ld, ld)
-		ADDQ(ld, param(rows[0]))
+		ld := Arg(to.ld)
+		IMUL3Q(U32(4*to.rows), ld, ld)
+		ADDQ(ld, param(to.p))
 	}
 	Label("counted")
 	DECQ(param("tiles"))
@@ -118,46 +120,49 @@ func param(name string) Op {
 // products generates the sums of h rows over all of K. It returns the register with the bytes between rows of d.
 func (m *machine) products(h int) reg.Register {
 	k := Arg("k")
-	a := loadRows(h)
+	a := m.loadRows(h)
 	b, ldd, panel, block, across, down := Arg("b"), Arg("ldd"), Arg("panel"), Arg("block"), Arg("across"), Arg("down")
 	row := Arg("d")
 	SHLQ(Imm(2), ldd)
+	if m.unroll == 8 {
+		SHRQ(Imm(1), down)
+	}
 	for i := range 2 * h {
 		m.zero(m.regs[i])
 	}
 
 	Comment("Blocks of k. The rows of d are prefetched one by one, so that they do not get in the way.")
-	SUBQ(U32(unroll), k)
+	SUBQ(U32(m.unroll), k)
 	JLT(LabelRef("tail"))
 	Label("block")
-	for i := range unroll {
-		switch i {
-		case 0:
+	for i := range m.unroll {
+		switch {
+		case i == 0:
 			PREFETCHT1(Mem{Base: panel})
-		case 2:
+		case i == 2:
 			PREFETCHT0(Mem{Base: row})
-		case 4:
+		case i == 4:
 			PREFETCHT1(Mem{Base: block})
-		case 6:
+		case i == 6 && m.unroll == 16:
 			PREFETCHT0(Mem{Base: row, Disp: 64})
-			ADDQ(ldd, row)
-		case 8:
+		case i == 8:
 			PREFETCHT1(Mem{Base: panel, Disp: 64})
-		case 12:
+		case i == 12:
 			PREFETCHT1(Mem{Base: block, Index: across, Scale: 1})
 		}
 		m.step(h, a, b, i)
 	}
-	a.move(unroll)
-	ADDQ(U32(unroll*2*m.width), b)
-	ADDQ(U32(128), panel)
+	a.move(m.unroll)
+	ADDQ(U32(m.unroll*2*m.width), b)
+	ADDQ(U32(8*m.unroll), panel)
 	ADDQ(down, block)
-	SUBQ(U32(unroll), k)
+	ADDQ(ldd, row)
+	SUBQ(U32(m.unroll), k)
 	JGE(LabelRef("block"))
 
 	Comment("The rest of k, one at a time.")
 	Label("tail")
-	ADDQ(U32(unroll), k)
+	ADDQ(U32(m.unroll), k)
 	JE(LabelRef("finish"))
 	Label("single")
 	m.step(h, a, b, 0)
@@ -171,10 +176,11 @@ func (m *machine) products(h int) reg.Register {
 }
 
 // rows gives access to the rows of a part of A, which are ld bytes apart. An x86 address can be a
-// pointer plus 1, 2, 4 or 8 times ld, so a few pointers reach all rows.
+// pointer plus 1, 2, 4 or 8 times ld, so a few pointers reach all rows. A packed tile needs one pointer.
 type rows struct {
 	pointers map[int]reg.Register // by the row they point to
 	ld       reg.Register
+	packed   int // elements of a packed tile for each element of K; 0: a is not packed
 }
 
 // reach says for each row how to address it: the pointer to row `from`, plus `after` times the
@@ -184,10 +190,14 @@ var reach = [...]struct{ from, after int }{
 }
 
 // loadRows computes the pointers that h rows need, from the arguments a and lda of the generated function.
-func loadRows(h int) *rows {
-	first, ld := Arg("a"), Arg("lda")
+func (m *machine) loadRows(h int) *rows {
+	first := Arg("a")
+	if m.packed {
+		return &rows{map[int]reg.Register{0: first}, nil, m.mr}
+	}
+	ld := Arg("lda")
 	SHLQ(Imm(2), ld)
-	a := &rows{map[int]reg.Register{0: first}, ld}
+	a := &rows{map[int]reg.Register{0: first}, ld, 0}
 	for _, to := range reach[:h] {
 		if a.pointers[to.from] != nil {
 			continue
@@ -211,6 +221,9 @@ func loadRows(h int) *rows {
 
 // at returns the address of the i-th element of row r, counted from where the pointers are now.
 func (a *rows) at(r, i int) Mem {
+	if a.packed > 0 {
+		return Mem{Base: a.pointers[0], Disp: 4 * (i*a.packed + r)}
+	}
 	m := Mem{Base: a.pointers[reach[r].from], Disp: 4 * i}
 	if after := reach[r].after; after > 0 {
 		m.Index, m.Scale = a.ld, uint8(after)
@@ -222,7 +235,7 @@ func (a *rows) at(r, i int) Mem {
 func (a *rows) move(n int) {
 	for r := range reach {
 		if p := a.pointers[r]; p != nil {
-			ADDQ(U32(4*n), p)
+			ADDQ(U32(4*n*max(1, a.packed)), p)
 		}
 	}
 }

@@ -29,6 +29,7 @@ func main() {
 		transpose512(bf16)
 		packB256(bf16)
 		transpose256(bf16)
+		packTiles256(bf16)
 		dot512(bf16)
 		dot256(bf16)
 	}

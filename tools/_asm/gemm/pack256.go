@@ -7,9 +7,9 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// packRowsAhead is how many rows of B packB256 prefetches before it copies them. Rows are far apart, and the processor
-// fetches nothing ahead by itself.
-const packRowsAhead = 4
+// packRowsAhead is how many rows of B packB256 prefetches before it copies them, and packTilesAhead how many of A
+// packTiles256. Rows are far apart, and the processor fetches nothing ahead by itself.
+const packRowsAhead, packTilesAhead = 4, 8
 
 // packB256 generates the packing of k rows of B (K,N) into panels of 16 columns. It reads one source row at a time, in
 // memory order.
@@ -39,6 +39,44 @@ func packB256(bf16 bool) {
 	JNE(LabelRef("panel"))
 	ADDQ(ld, src)
 	ADDQ(U32(64), dst)
+	DECQ(k)
+	JNE(LabelRef("row"))
+	End()
+}
+
+// packTiles256 generates the packing of k rows of an A that is stored (K,M) into tiles of 6 columns. It reads one source
+// row at a time, in memory order.
+func packTiles256(bf16 bool) {
+	Begin("packTiles256"+suffix(bf16),
+		"func(dst *float32, stride int, src *"+element(bf16)+", ld, tiles, k int)",
+		"copies k rows of src, ld apart, into tiles of 6 columns, stride apart.")
+	dst, stride, src, ld, tiles, k := Arg("dst"), Arg("stride"), Arg("src"), Arg("ld"), Arg("tiles"), Arg("k")
+	SHLQ(Imm(2), stride)
+	scale(bf16, ld)
+	s, d, n, four, two := GP64(), GP64(), GP64(), XMM(), XMM()
+	Label("row")
+	MOVQ(src, s)
+	MOVQ(dst, d)
+	MOVQ(tiles, n)
+	Label("tile")
+	PREFETCHT0(Mem{Base: s, Index: ld, Scale: packTilesAhead})
+	if bf16 {
+		LoadBF16(Mem{Base: s}, four, nil)
+		VMOVD(Mem{Base: s, Disp: 8}, two)
+		VPMOVZXWD(two, two)
+		VPSLLD(Imm(16), two, two)
+	} else {
+		VMOVUPS(Mem{Base: s}, four)
+		VMOVSD(Mem{Base: s, Disp: 16}, two)
+	}
+	VMOVUPS(four, Mem{Base: d})
+	VMOVSD(two, Mem{Base: d, Disp: 16})
+	ADDQ(U32(6*size(bf16)), s)
+	ADDQ(stride, d)
+	DECQ(n)
+	JNE(LabelRef("tile"))
+	ADDQ(ld, src)
+	ADDQ(U32(24), dst)
 	DECQ(k)
 	JNE(LabelRef("row"))
 	End()

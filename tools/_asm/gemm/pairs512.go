@@ -18,7 +18,7 @@ import (
 var machinePairs = &machine{
 	name:  "Pairs",
 	regs:  ZMMs,
-	width: 64, mr: 14, element: "pairs of bf16",
+	width: 64, mr: 14, unroll: 16, element: "pairs of bf16",
 	zero: func(r reg.Register) { VPXORQ(r, r, r) },
 	add:  vdpbf16ps,
 }

@@ -40,17 +40,11 @@ func (v isa) newExp() exponential {
 	return e
 }
 
-// apply generates x = e^x for the lanes of a register. NaN stays NaN, because VMAXPS and VMINPS return their second
-// source if an operand is NaN.
+// apply generates x = e^x for the lanes of a register. NaN stays NaN.
 func (e exponential) apply(x reg.VecVirtual) {
 	v := e.isa
-	limit := func(op func(...Op), c Op) {
-		t := v.Reg()
-		VMOVUPS(c, t)
-		op(x, t, x)
-	}
-	limit(VMAXPS, e.low)
-	limit(VMINPS, e.high)
+	v.limit(VMAXPS, x, e.low)
+	v.limit(VMINPS, x, e.high)
 	n, r := v.Reg(), v.Reg()
 	z := v.Reg()
 	VMOVUPS(e.magic, z)
@@ -76,6 +70,63 @@ func (e exponential) apply(x reg.VecVirtual) {
 		VMULPS(k, r, r)
 	}
 	VMOVAPS(r, x)
+}
+
+// exponential2 generates 2^x; its fields are the constants. With an integer n and |r| ≤ ½, x = n + r, and the result is
+// 2^r·2^n. The polynomial of degree 6 for 2^r minimizes the largest relative error, 3e-9.
+type exponential2 struct {
+	isa
+	low, high, magic, one Op
+	c                     [6]Op
+}
+
+func (v isa) newExp2() exponential2 {
+	low := float32(-127)
+	if v.Wide() {
+		low = -151 // 2^-151 rounds to 0 in fp32
+	}
+	e := exponential2{isa: v,
+		low:   v.constant(low),
+		high:  v.constant(128),
+		magic: v.constant(3 << 22), // adding it rounds to an integer
+		one:   v.constant(1),
+	}
+	for i, c := range []float32{0.6931471824645996, 0.24022647738456726, 0.05550359934568405, 0.009618505835533142,
+		0.0013390806270763278, 0.0001532646274426952} {
+		e.c[i] = v.constant(c)
+	}
+	return e
+}
+
+// apply generates x = 2^x for the lanes of a register: +Inf from 2^128 on, or with AVX2 from 2^127.5
+// on, and 0 below 2^-150, or with AVX2 below 2^-126.5. NaN stays NaN.
+func (e exponential2) apply(x reg.VecVirtual) {
+	v := e.isa
+	v.limit(VMAXPS, x, e.low)
+	v.limit(VMINPS, x, e.high)
+	n, r, z := v.Reg(), v.Reg(), v.Reg()
+	VADDPS(e.magic, x, z)
+	VSUBPS(e.magic, z, n)
+	VSUBPS(n, x, x)
+	VMOVUPS(e.c[5], r)
+	for _, c := range []Op{e.c[4], e.c[3], e.c[2], e.c[1], e.c[0], e.one} {
+		VFMADD213PS(c, x, r)
+	}
+	if v.Wide() {
+		VSCALEFPS(n, r, x)
+		return
+	}
+	VPSLLD(Imm(23), z, z) // n, in the place of an exponent
+	VPADDD(e.one, z, z)
+	VMULPS(z, r, x)
+}
+
+// limit generates op(x, c) for the lanes of a register. VMAXPS and VMINPS return their second source if an operand is
+// NaN: NaN stays NaN.
+func (v isa) limit(op func(...Op), x reg.VecVirtual, c Op) {
+	t := v.Reg()
+	VMOVUPS(c, t)
+	op(x, t, x)
 }
 
 func maxOf(v isa) {

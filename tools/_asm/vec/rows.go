@@ -14,10 +14,12 @@ func widen(v isa) {
 	v.Begin("widen", "func(dst *float32, src *uint16, n int)", "is dst = src, n bf16 elements (AVX2: a multiple of 8).")
 	p := Args("dst", "src")
 	n := Arg("n")
-	r := v.Reg()
-	v.each16(n, p[0], p[1], func(mask reg.Register) {
-		LoadBF16(At(p[1], 0), r, mask)
-		v.Store(r, At(p[0], 0), mask)
+	v.each16(n, 4, p[0], p[1], func(count int, mask reg.Register) {
+		for i := range count {
+			r := v.Reg()
+			LoadBF16(At(p[1], i*v.Bytes()/2), r, mask)
+			v.Store(r, At(p[0], i*v.Bytes()), mask)
+		}
 	})
 	End()
 }
@@ -28,47 +30,73 @@ func narrow(v isa) {
 		"is dst = src rounded to bf16, n elements (AVX2: a multiple of 8).")
 	p := Args("dst", "src")
 	n := Arg("n")
+	if !v.Wide() {
+		narrowAVX2(n, p[0], p[1])
+		return
+	}
 	one, half, quiet := v.bits(1), v.bits(0x7fff), v.bits(0x400000)
 	y := v.Reg()
-	v.each16(n, p[1], p[0], func(mask reg.Register) {
+	v.each16(n, 1, p[1], p[0], func(_ int, mask reg.Register) {
 		x := v.load(At(p[1], 0), mask)
-		if v.Wide() {
-			Round(x, y, K(), one, half, quiet)
-			StoreLow(y, At(p[0], 0), mask)
-			return
-		}
-		VPSRLD(Imm(16), x, y)
-		nan, q := YMM(), YMM()
-		VPAND(one, y, y)
-		VPADDD(half, y, y)
-		VPADDD(x, y, y)
-		VCMPPS(Imm(3), x, x, nan)
-		VPOR(quiet, x, q)
-		VBLENDVPS(nan, q, y, y)
-		VPSRLD(Imm(16), y, y)
-		VPACKUSDW(y, y, y)
-		VPERMQ(Imm(0x08), y, y)
-		VMOVUPS(y.AsX(), At(p[0], 0))
+		Round(x, y, K(), one, half, quiet)
+		StoreLow(y, At(p[0], 0), mask)
 	})
 	End()
 }
 
-// each16 generates a loop over n elements, fp32 at p4 and 16-bit at p2, one register at a time. With AVX2, n must fill
-// whole registers: it has no masks for 16-bit elements.
-func (v isa) each16(n, p4, p2 reg.GPVirtual, body func(mask reg.Register)) {
-	Label("one")
-	CMPQ(n, U32(uint32(v.Lanes)))
-	JL(LabelRef("tail"))
-	body(nil)
-	ADDQ(U32(uint32(v.Bytes())), p4)
-	ADDQ(U32(uint32(v.Bytes()/2)), p2)
-	SUBQ(U32(uint32(v.Lanes)), n)
-	JMP(LabelRef("one"))
+// narrowAVX2 is the rest of narrow for AVX2: two registers become one.
+func narrowAVX2(n, dst, src reg.GPVirtual) {
+	one, half, quiet := avx2.Splat(1), avx2.Splat(0x7fff), avx2.Splat(0x400000)
+	avx2.each16(n, 2, src, dst, func(count int, _ reg.Register) {
+		var y [2]reg.VecVirtual
+		for i := range count {
+			x, nan := avx2.load(At(src, 32*i), nil), YMM()
+			y[i] = YMM()
+			VPSRLD(Imm(16), x, y[i])
+			VPAND(one, y[i], y[i])
+			VPADDD(half, y[i], y[i])
+			VPADDD(x, y[i], y[i])
+			VCMPPS(Imm(3), x, x, nan)
+			VPOR(quiet, x, x)
+			VBLENDVPS(nan, x, y[i], y[i])
+			VPSRLD(Imm(16), y[i], y[i])
+		}
+		if count == 1 {
+			VPACKUSDW(y[0], y[0], y[0])
+			VPERMQ(Imm(0x08), y[0], y[0])
+			VMOVUPS(y[0].AsX(), At(dst, 0))
+			return
+		}
+		VPACKUSDW(y[1], y[0], y[0])
+		VPERMQ(Imm(0xd8), y[0], y[0])
+		VMOVUPS(y[0], At(dst, 0))
+	})
+	End()
+}
+
+// each16 generates a loop over n elements, fp32 at p4 and 16-bit at p2: with AVX2 unroll registers at a time, then one
+// at a time. With AVX2, n must fill whole registers: it has no masks for 16-bit elements. body generates the work for
+// count registers.
+func (v isa) each16(n reg.GPVirtual, unroll int, p4, p2 reg.GPVirtual, body func(count int, mask reg.Register)) {
+	step := func(label, next string, count int) {
+		Label(label)
+		CMPQ(n, U32(uint32(count*v.Lanes)))
+		JL(LabelRef(next))
+		body(count, nil)
+		ADDQ(U32(uint32(count*v.Bytes())), p4)
+		ADDQ(U32(uint32(count*v.Bytes()/2)), p2)
+		SUBQ(U32(uint32(count*v.Lanes)), n)
+		JMP(LabelRef(label))
+	}
+	if !v.Wide() {
+		step("many", "one", unroll)
+	}
+	step("one", "tail", 1)
 	Label("tail")
 	if v.Wide() {
 		TESTQ(n, n)
 		JE(LabelRef("done"))
-		body(v.tailMask(n))
+		body(1, v.tailMask(n))
 		Label("done")
 	}
 }

@@ -82,10 +82,10 @@ func (s *strip) blank(label string, offset reg.GPVirtual, zero reg.Register, row
 // softmaxStrip generates SoftmaxStrip of package vec, which turns scores into exponentials. It first computes the
 // largest scores of all rows, so that no exponential has to wait for one. Constants stay in registers from row to row.
 func softmaxStrip(v isa) {
-	v.Begin("softmaxStrip", "func(x *float32, stride, rows, n, most, width int, scale float32, top, sum *float32)",
+	v.Begin("softmaxStrip", "func(x *float32, stride, rows, n, most, width int, factor float32, top, sum *float32)",
 		"does a strip: see SoftmaxStrip.")
 	s := v.newStrip()
-	scale, stride := v.broadcast("scale"), Arg("stride")
+	factor, stride := v.broadcast("factor"), Arg("stride")
 	lowest, zero := v.Reg(), v.Zero()
 	VMOVUPS(v.constant(float32(math.Inf(-1))), lowest)
 	x, top := Arg("x"), Arg("top")
@@ -98,14 +98,14 @@ func softmaxStrip(v isa) {
 			VMAXPS(y, m, m)
 		})
 		m = v.fold(m, VMAXPS)
-		VMULSS(m.AsX(), scale.AsX(), m.AsX())
+		VMULSS(m.AsX(), factor.AsX(), m.AsX())
 		VMAXSS(At(top, 0), m.AsX(), m.AsX())
 		VMOVSS(m.AsX(), At(top, 0))
 	}, func() {
 		ADDQ(stride, x)
 		ADDQ(Imm(4), top)
 	})
-	e := v.newExp()
+	e := v.newExp2()
 	x, top = Arg("x"), Arg("top")
 	sums := Arg("sum")
 	s.rows("exponentials", func(seen reg.GPVirtual) {
@@ -114,7 +114,7 @@ func softmaxStrip(v isa) {
 		VMOVAPS(zero, sum)
 		s.over("exp", seen, offset, func(o reg.GPVirtual, mask reg.Register) {
 			y := v.load(Mem{Base: x, Index: o, Scale: 1}, mask)
-			VFMSUB213PS(shift, scale, y)
+			VFMSUB213PS(shift, factor, y)
 			e.apply(y)
 			v.clear(y, mask)
 			VADDPS(y, sum, sum)
@@ -134,13 +134,13 @@ func softmaxStrip(v isa) {
 // gradStrip generates GradStrip of package vec, which turns scores into probabilities, and gradients of probabilities
 // into gradients of scores.
 func gradStrip(v isa) {
-	v.Begin("gradStrip", "func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32)",
+	v.Begin("gradStrip", "func(x, dx *float32, stride, rows, n, most, width int, factor, scale float32, lse, delta *float32)",
 		"does a strip: see GradStrip.")
 	x, dx, stride := Arg("x"), Arg("dx"), Arg("stride")
 	s := v.newStrip()
-	scale := v.broadcast("scale")
+	factor, scale := v.broadcast("factor"), v.broadcast("scale")
 	p := Args("lse", "delta")
-	e := v.newExp()
+	e := v.newExp2()
 	zero := v.Zero()
 	s.rows("row", func(seen reg.GPVirtual) {
 		offset := GP64()
@@ -150,7 +150,7 @@ func gradStrip(v isa) {
 		s.over("exp", seen, offset, func(o reg.GPVirtual, mask reg.Register) {
 			y := v.load(Mem{Base: x, Index: o, Scale: 1}, mask)
 			g := v.load(Mem{Base: dx, Index: o, Scale: 1}, mask)
-			VFMSUB213PS(lse, scale, y)
+			VFMSUB213PS(lse, factor, y)
 			e.apply(y)
 			v.clear(y, mask)
 			VMOVUPS(y, Mem{Base: x, Index: o, Scale: 1})
