@@ -113,7 +113,8 @@ func (r *Run) chooseRounds(q Request, open Run) {
 
 // fittingRounds returns the plan in several rounds with the shortest step, for a request whose plan in one round does not
 // fit or has data on disk. The arguments one and err are the latter plan and its error. Rounds replace data on disk only
-// if they need no disk and make the step shorter. If no number of rounds fits, the error has the least need of all.
+// if they need no disk and make the step shorter by an estimate that leaves out disks. If no number of rounds fits, the
+// error has the least need of the memory that one round lacks.
 func fittingRounds(q Request, one *Run, err error) (*Run, error) {
 	best, least, lack := one, math.Inf(1), (*NotFitting)(nil)
 	if err == nil {

@@ -174,7 +174,7 @@ func (c *Costs) sparse(a *op.SparseShape, o op.Worker, dtype device.DType, bytes
 }
 
 // sparseSlower is how many times longer a FLOP takes in attention to chosen keys than in sm_90a kernels. On an H100 the
-// emulator counts 149 TFLOP/s in the forward, and 471 with all keys in heads of 256.
+// emulator counts 149 TFLOP/s in the forward, and 477 with all keys in heads of 256.
 const sparseSlower = 3
 
 func (c *Costs) attention(a *op.AttentionShape, flops float64, dtype device.DType, bytes int64, backward bool) Cost {

@@ -98,7 +98,7 @@ type block struct {
 	n0, n       int // columns
 	tiles, h    int // row tiles of height h; the last one may be lower
 
-	left *float32 // the block of A that kernels read, with row stride lda
+	left *float32 // the block of A that kernels read, with row stride lda; packed tiles are lda apart
 	lda  int
 
 	c, d     *float32 // what kernels add and where they write, from (m0, n0) on

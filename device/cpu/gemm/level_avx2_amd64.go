@@ -7,7 +7,7 @@ const mr256, nr256 = 6, 16
 // peakSums is how many registers the functions peak… sum to.
 const peakSums = 12
 
-// avx2 is the level for processors with AVX2. Plain Go packs rows of A, at almost the rate of memory.
+// avx2 is the level for processors with AVX2.
 var avx2 = &level{
 	name: "avx2",
 	mr:   mr256,

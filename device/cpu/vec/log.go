@@ -2,13 +2,11 @@ package vec
 
 import "math"
 
-// Log returns the natural logarithm of x, to fp32 precision if x is a positive normal number. For any other x it
+// Log2 returns the logarithm to base 2 of x, to fp32 precision if x is a positive normal number. For any other x it
 // returns the result of math.Log.
-func Log(x float32) float32 { return float32(log(x)) }
-
-// Log2 returns the logarithm to base 2 of x, with the precision of Log.
 func Log2(x float32) float32 { return float32(log(x) * math.Log2E) }
 
+// log returns the natural logarithm of x.
 func log(x float32) float64 {
 	bits := math.Float32bits(x)
 	const smallest, infinity = 1 << 23, 255 << 23

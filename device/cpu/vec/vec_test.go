@@ -529,20 +529,15 @@ func unitAt(forward func(y, gate, up []float32), grad func(dgate, dup, y, dy, ga
 // at returns element i of x times the strip's scale, in float64.
 func (s Strip) at(x row, i int) float64 { return float64(s.Scale) * x.at(i) }
 
-func TestLog(t *testing.T) {
+func TestLog2(t *testing.T) {
 	for x := float32(1e-40); x < 3e38; x *= 1.00037 {
-		want := math.Log(float64(x))
-		if got := float64(Log(x)); math.Abs(got-want) > 6e-8*math.Abs(want)+1e-9 {
-			t.Fatalf("log(%v) = %v, want %v", x, got, want)
+		want := math.Log2(float64(x))
+		if got := float64(Log2(x)); math.Abs(got-want) > 6e-8*math.Abs(want)+2e-9 {
+			t.Fatalf("log2(%v) = %v, want %v", x, got, want)
 		}
 	}
 	inf := float32(math.Inf(1))
-	for _, x := range []float32{1, 3, 1e-30, 0x1p100} {
-		if got, want := float64(Log2(x)), math.Log2(float64(x)); math.Abs(got-want) > 6e-8*math.Abs(want)+1e-9 {
-			t.Errorf("log2(%v) = %v, want %v", x, got, want)
-		}
-	}
-	if Log(1) != 0 || Log(0) != -inf || Log(inf) != inf || Log(-1) == Log(-1) {
-		t.Errorf("log of 1, 0, +Inf, -1: %v, %v, %v, %v", Log(1), Log(0), Log(inf), Log(-1))
+	if Log2(1) != 0 || Log2(0) != -inf || Log2(inf) != inf || Log2(-1) == Log2(-1) {
+		t.Errorf("log2 of 1, 0, +Inf, -1: %v, %v, %v, %v", Log2(1), Log2(0), Log2(inf), Log2(-1))
 	}
 }

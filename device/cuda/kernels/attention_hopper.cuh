@@ -5,8 +5,8 @@
 // A block has three warpgroups. One warp of the first (the producer) has the TMA unit bring tiles
 // to shared memory, into one of several buffers in turn. The other two warpgroups own ROWS rows of
 // the result each. Every buffer has two barriers: it is filled when its bytes have arrived, and
-// free when each warpgroup that has rows is done with it. (The structure is that of
-// arXiv:2407.08608.)
+// free when each warpgroup that has rows is done with it, or in the forward when both are. (The
+// structure is that of arXiv:2407.08608.)
 //
 // Heads have exactly D elements, rows lie at multiples of 16 bytes, and scores have no cap.
 // attention_forward.cuh and attention_backward.cuh compute all other attention.

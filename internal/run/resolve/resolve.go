@@ -101,7 +101,11 @@ func (r *resolving) resolve(evalOnly bool) (err error) {
 	r.recordResolved()
 	r.noteNumerics(q)
 	if len(r.Config.StateDir) > 0 && r.Plan.StateOnDisk == nil && !q.EvalOnly {
-		r.note("state_dir: host memory has room for everything, so nothing is kept there; host_memory says how much mt may take")
+		rounds := ""
+		if r.Plan.StepRounds() > 1 {
+			rounds = " in rounds"
+		}
+		r.note("state_dir: host memory has room for everything%s, so nothing is kept there; host_memory says how much mt may take", rounds)
 	} else if len(r.Config.ParamDir) > 0 && r.Plan.WeightsOnDisk == nil && !q.EvalOnly {
 		r.note("param_dir: host memory has room for the weights, so they are not kept there; host_memory says how much mt may take")
 	}
