@@ -32,6 +32,7 @@ type trial struct {
 	pinPiece                     int64 // as in cuda.Options
 	blocks, rows, micro, steps   int
 	maxLen                       int
+	draw                         int64 // another draw of all rows
 	keep                         layers.Keep
 	keeps                        layers.Keeps // by block; nil: all blocks keep everything
 	travel                       int          // slots through which what blocks keep travels to the host and back; 0: it stays
@@ -184,7 +185,7 @@ func (tr trial) makeBatch(step int) *data.Batch {
 }
 
 func (tr trial) makeRows(step int) (rows []data.Row) {
-	r := rand.New(rand.NewSource(int64(step) * 7919))
+	r := rand.New(rand.NewSource(int64(step)*7919 + tr.draw*1000003))
 	for range tr.rows {
 		row := data.Row{IDs: make([]int32, 2+r.Intn(tr.maxLen-1))}
 		for i := range row.IDs {

@@ -257,7 +257,8 @@ func (tr rankTrial) weights(t *testing.T, o outcome) (out []float32) {
 // Adam turns that into a weight change of 1e-7 times the learning rate, here 1e-2. But the sign of
 // a nearly vanishing gradient can change, which moves its weight by the whole learning rate. So the
 // test bounds the mean square over all weights. Gradients in bf16 are also rounded on each rank, to
-// 2^-9 of their size. Activations in bf16 round every difference.
+// 2^-9 of their size. Activations in bf16 round every difference, so chance decides how far the losses
+// of one draw of rows differ: ten draws gave 1.5e-4 to 6.4e-4. The test takes the median of three.
 func TestRanksTrainAsOneHost(t *testing.T) {
 	undisturbed(t, ranksAsOneHost)
 }
@@ -274,10 +275,18 @@ func ranksAsOneHost(t *testing.T) {
 				tr := together(n)
 				tr.beside = true
 				v.change(&tr)
-				got := tr.mustTrain(t)
-				losses, weights := tr.near(t, got, tr.alone(t))
-				if t.Logf("losses %g weights %g", losses, weights); losses > v.losses || weights > v.weights {
-					t.Errorf("from one host's, losses differ by %g and weights by %g; bounds are %g and %g", losses, weights, v.losses, v.weights)
+				var got outcome
+				var losses, weights []float64
+				for draw := range v.draws() {
+					tr.draw = draw
+					got = tr.mustTrain(t)
+					l, w := tr.near(t, got, tr.alone(t))
+					losses, weights = append(losses, l), append(weights, w)
+				}
+				slices.Sort(losses)
+				l, w := losses[len(losses)/2], slices.Max(weights)
+				if t.Logf("losses %g weights %g", l, w); l > v.losses || w > v.weights {
+					t.Errorf("from one host's, losses differ by %g and weights by %g; bounds are %g and %g", l, w, v.losses, v.weights)
 				}
 				tr.seed += 10
 				if again := tr.mustTrain(t); again.digest() != got.digest() || !slices.Equal(again.steps, got.steps) {
@@ -288,13 +297,24 @@ func ranksAsOneHost(t *testing.T) {
 	}
 }
 
-// rankTrials are the runs that TestRanksTrainAsOneHost compares: what each changes, and how far its
-// losses (relative) and weights (root mean square) may be from one host's.
-var rankTrials = []struct {
+// compared is a run that TestRanksTrainAsOneHost compares: what it changes, and how far its losses
+// (relative) and weights (root mean square) may be from one host's.
+type compared struct {
 	name            string
 	losses, weights float64
 	change          func(*rankTrial)
-}{
+}
+
+// draws returns how many draws of rows the run has.
+func (v compared) draws() int64 {
+	var tr rankTrial
+	if v.change(&tr); tr.bf16 {
+		return 3
+	}
+	return 1
+}
+
+var rankTrials = []compared{
 	{"clip", 1e-6, 2e-6, func(*rankTrial) {}},
 	{"no clip", 1e-6, 2e-6, func(tr *rankTrial) { tr.noClip = true }},
 	{"tied", 1e-6, 2e-6, func(tr *rankTrial) { tr.tied = true }},
