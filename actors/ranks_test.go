@@ -258,7 +258,8 @@ func (tr rankTrial) weights(t *testing.T, o outcome) (out []float32) {
 // a nearly vanishing gradient can change, which moves its weight by the whole learning rate. So the
 // test bounds the mean square over all weights. Gradients in bf16 are also rounded on each rank, to
 // 2^-9 of their size. Activations in bf16 round every difference, so chance decides how far the losses
-// of one draw of rows differ: ten draws gave 1.5e-4 to 6.4e-4. The test takes the median of nine.
+// of one draw of rows differ: ten draws gave 1.5e-4 to 6.4e-4. The test bounds the median of nine,
+// and the largest by twice as much.
 func TestRanksTrainAsOneHost(t *testing.T) {
 	undisturbed(t, ranksAsOneHost)
 }
@@ -285,7 +286,7 @@ func ranksAsOneHost(t *testing.T) {
 				}
 				slices.Sort(losses)
 				l, w := losses[len(losses)/2], slices.Max(weights)
-				if t.Logf("losses %g weights %g", l, w); l > v.losses || w > v.weights {
+				if t.Logf("losses %g weights %g", l, w); l > v.losses || slices.Max(losses) > 2*v.losses || w > v.weights {
 					t.Errorf("from one host's, losses differ by %g and weights by %g; bounds are %g and %g", l, w, v.losses, v.weights)
 				}
 				tr.seed += 10

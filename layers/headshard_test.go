@@ -9,6 +9,7 @@ import (
 	"mt/device"
 	"mt/device/op"
 	"mt/internal/testkit"
+	"mt/internal/testkit/reference"
 	"mt/model"
 )
 
@@ -16,35 +17,37 @@ import (
 // computes. In fp32 both are within gradientBound of the exact gradient. The log-sum-exp of the
 // loss is rounded at most once for each part. In bf16 both have the same logits. But each part
 // rounds the gradient of norm(x) by 2⁻⁹, instead of one rounding altogether, and the gradients of
-// earlier layers change by about as much. By chance one number of parts may change them by more, 1.7 %
-// with normed outputs of blocks, so in bf16 the bound is for the mean over the numbers of parts.
+// earlier layers change by about as much, in few batches by up to 1.7 %. So bf16 takes the median of
+// three batches.
 func TestShardsEqualTheWhole(t *testing.T) {
 	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
 		for act, bound := range map[device.DType]float64{device.F32: gradientBound, device.BF16: 0.012} {
-			sp := spec(cfg, KeepNothing, act)
+			sp, batches := spec(cfg, KeepNothing, act), [][][]reference.Sequence{micro(cfg)}
+			for draw := uint64(3); act == device.BF16 && draw <= 5; draw += 2 {
+				batches = append(batches, [][]reference.Sequence{sequences(cfg.VocabSize, draw, 5, 1, 7), sequences(cfg.VocabSize, draw+1, 3, 4)})
+			}
 			whole := newRig(t, dev, sp, nil)
-			want := whole.step(whole.batch(micro(cfg)...))
-			numbers, mean := []int{2, 3, 5, cfg.VocabSize}, 0.0
-			for _, shards := range numbers {
+			for _, shards := range []int{2, 3, 5, cfg.VocabSize} {
 				sp.HeadShards = shards
 				r := newRig(t, dev, sp, whole.ref)
-				b := r.batch(micro(cfg)...)
-				got := r.step(b)
-				if d := distance(got.losses, want.losses); !(d <= 1e-6) {
-					t.Errorf("%s, %d parts: losses differ by %g", act, shards, d)
+				var far []float64
+				for _, batch := range batches {
+					want, b := whole.step(whole.batch(batch...)), r.batch(batch...)
+					got := r.step(b)
+					if d := distance(got.losses, want.losses); !(d <= 1e-6) {
+						t.Errorf("%s, %d parts: losses differ by %g", act, shards, d)
+					}
+					compareBits(t, "an evaluation", result{losses: r.evaluate(b)}, result{losses: got.losses})
+					var all, allWant []float64
+					for _, name := range slices.Sorted(maps.Keys(want.grads)) {
+						all, allWant = append(all, got.grads[name]...), append(allWant, want.grads[name]...)
+					}
+					far = append(far, distance(all, allWant))
 				}
-				compareBits(t, "an evaluation", result{losses: r.evaluate(b)}, result{losses: got.losses})
-				var all, allWant []float64
-				for _, name := range slices.Sorted(maps.Keys(want.grads)) {
-					all, allWant = append(all, got.grads[name]...), append(allWant, want.grads[name]...)
-				}
-				d := distance(all, allWant)
-				if mean += d / float64(len(numbers)); act == device.F32 && !(d <= bound) {
+				slices.Sort(far)
+				if d := far[len(far)/2]; !(d <= bound) {
 					t.Errorf("%s, %d parts: gradients differ by %g", act, shards, d)
 				}
-			}
-			if !(mean <= bound) {
-				t.Errorf("%s: gradients differ by %g in the mean over the numbers of parts", act, mean)
 			}
 		}
 	})

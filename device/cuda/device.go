@@ -238,6 +238,9 @@ func (d *dev) open() (err error) {
 	if before == 0 || visible-total > total/8 {
 		before = min(total, free+AssumedContext)
 	}
+	if d.processors, err = d.cuda.DeviceAttribute(cudart.AttrProcessors, d.opts.Ordinal); err != nil {
+		return err
+	}
 	if err := d.watch(); err != nil {
 		return err
 	}

@@ -26,6 +26,14 @@ func TestUsageOfTheContext(t *testing.T) {
 	}
 }
 
+// TestProcessors: launches learn the number of multiprocessors that the driver reports.
+func TestProcessors(t *testing.T) {
+	d, _ := newDevice(t, emu.Options{}, Options{})
+	if got := (&launcher{stream: &stream{dev: d}}).Processors(); got != 132 {
+		t.Errorf("%d multiprocessors, the driver says 132", got)
+	}
+}
+
 // TestOutOfMemoryOfTheDriver: if the driver has less memory left than the budget allows, the error
 // says so, with the number of free bytes.
 func TestOutOfMemoryOfTheDriver(t *testing.T) {

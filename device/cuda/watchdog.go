@@ -22,14 +22,11 @@ const (
 	attained = 0.25
 )
 
-// watch sets processors, and pace, a rate in FLOP/s that this GPU reaches in any case. If the GPU has a watchdog,
+// watch sets pace, a rate in FLOP/s that this GPU reaches in any case. If the GPU has a watchdog,
 // watch also sets mostWork, the limit on the FLOPs of a launch.
 func (d *dev) watch() error {
 	watched, err := d.cuda.DeviceAttribute(cudart.AttrExecTimeout, d.opts.Ordinal)
 	if err != nil {
-		return err
-	}
-	if d.processors, err = d.cuda.DeviceAttribute(cudart.AttrProcessors, d.opts.Ordinal); err != nil {
 		return err
 	}
 	clock, err := d.cuda.DeviceAttribute(cudart.AttrClockRate, d.opts.Ordinal) // kHz

@@ -59,7 +59,7 @@ func (a *Attention) Work() (shape string, flops float64) {
 	return shape, 2 * product
 }
 
-// AttentionBackward overwrites DQ, DK, DV. LSE is what Attention or Sinks wrote: a probability is 2^(log₂e·score − LSE).
+// AttentionBackward overwrites DQ, DK, DV. Attention or Sinks wrote LSE. A probability is 2^(log₂e·score − LSE).
 //
 //	DQ like Q with stride DQStride, DK and DV like K with DKStride, act
 //	DO, O (TQ, Heads·Dim) dense act; Delta (Heads, TQ) f32 is overwritten with Σ DO·O for each query and head

@@ -21,17 +21,17 @@ const cacheLine = 64
 type source struct {
 	from uintptr // the first row that the next call prefetches
 	ld   uintptr // bytes between rows
-	rows int     // rows left
+	rows int     // rows left; with a transposed A, calls left for this column
 
 	// across and down are arguments of a kernel call. First, across is the distance in bytes from
 	// the first prefetched row to the second; 0: there is only one row. Second, down is the
 	// distance in bytes to the next address, added after every 16 elements of K.
 	across, down uintptr
 
-	// A transposed A is prefetched line by line: after all rows of one cache line follow those of the next.
+	// A transposed A is read one column of cache lines after another, from its first row to its last.
 	first  uintptr // the address of the first row
-	calls  int     // calls for a line
-	passes int     // lines left
+	calls  int     // calls for a column
+	passes int     // columns left
 }
 
 // sourceAfter returns the part of A that will be read after block kb of K of task b. The prefetching is spread over the

@@ -98,8 +98,9 @@ type block struct {
 	n0, n       int // columns
 	tiles, h    int // row tiles of height h; the last one may be lower
 
-	left *float32 // the block of A that kernels read, with row stride lda; packed tiles are lda apart
-	lda  int
+	left *float32 // the block of A that kernels read
+	lda  int      // its row stride; with packed tiles, their distance
+	down int      // the distance from one tile to the next below, in floats
 
 	c, d     *float32 // what kernels add and where they write, from (m0, n0) on
 	ldc, ldd int
@@ -156,6 +157,7 @@ func (w *Workspace) readA(b *block, kb int) {
 	k0, k := w.plan.kRange(kb, w.K)
 	if w.plan.inPlace {
 		b.left, b.lda = (*float32)(w.left.at(b.m0, k0).p), w.left.ld
+		b.down = b.h * b.lda
 		return
 	}
 	row, column := b.m0, k0
@@ -163,10 +165,11 @@ func (w *Workspace) readA(b *block, kb int) {
 		row, column = k0, b.m0
 	}
 	from := w.left.at(row, column)
-	b.left, b.lda = &b.a[0], rowStride
+	b.left, b.lda, b.down = &b.a[0], rowStride, b.h*rowStride
 	switch {
 	case w.layout.packTiles != nil:
 		b.lda = w.tileStride(k)
+		b.down = b.lda
 		w.layout.packTiles(&b.a[0], b.lda, from, w.TransA, b.h, b.m, k, &b.rows)
 	case w.TransA:
 		w.layout.packRowsT(&b.a[0], from, b.m, k, &b.rows)
@@ -182,10 +185,6 @@ func (w *Workspace) multiply(b *block, kb int) {
 	_, k := w.plan.kRange(kb, w.K)
 	k = w.layout.steps(k)
 	next := w.sourceAfter(b, kb, (b.last-b.first)*b.tiles)
-	apart := b.h * b.lda
-	if w.layout.packTiles != nil {
-		apart = b.lda
-	}
 	whole := uintptr(8 * k * b.tiles) // the bytes of the next panel that the calls for one panel prefetch
 	for j := b.first; j < b.last; j++ {
 		panel := w.panel(kb, j)
@@ -206,7 +205,7 @@ func (w *Workspace) multiply(b *block, kb int) {
 			if block == 0 { // no part of A to prefetch: prefetch more of B
 				block, across, down, step = ahead+whole, cacheLine, 2*cacheLine, uintptr(8*k)
 			}
-			left, d := at(b.left, i*apart), at(b.d, i*b.h*b.ldd+column)
+			left, d := at(b.left, i*b.down), at(b.d, i*b.h*b.ldd+column)
 			if n > 1 {
 				w.layout.column(n, k, left, b.lda, panel, c, b.ldc, d, b.ldd, ahead, block, across, down, step)
 			} else {

@@ -2,8 +2,7 @@ package vec
 
 import "math"
 
-// Log2 returns the logarithm to base 2 of x, to fp32 precision if x is a positive normal number. For any other x it
-// returns the result of math.Log.
+// Log2 returns the logarithm to base 2 of x, to fp32 precision: −Inf for 0, and NaN for negative numbers.
 func Log2(x float32) float32 { return float32(log(x) * math.Log2E) }
 
 // log returns the natural logarithm of x.

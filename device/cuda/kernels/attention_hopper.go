@@ -55,8 +55,7 @@ type hopperKernel struct {
 // and values) and dq (gradient of queries). Their tiles have keys, dkdvKeys and dqKeys keys. Each
 // kernel has up to ten barriers of 8 bytes, and these tiles in shared memory:
 //
-//   - forward: two of Q (one for heads of 256 elements), two of K and two of V, and 96 bytes for more barriers, the state
-//     of the search for pieces, and notes
+//   - forward: two of Q (one for heads of 256 elements), two of K and two of V, and 96 bytes for notes and further barriers
 //   - dkdv: one of K and of V, two of Q and of DO, with LSE and Delta
 //   - dq: one of Q and of DO, two of K and of V
 //   - gradients: one of K and of V, two of Q, of DO and of dS, with LSE and Delta, and 48 bytes

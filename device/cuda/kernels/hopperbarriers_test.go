@@ -67,8 +67,9 @@ var (
 // its waits for an mbarrier or arrivals at one is removed, the emulator reports an error. Pieces have different
 // numbers of tiles, and one warpgroup of some has no rows.
 func TestHopperPieces(t *testing.T) {
-	if testing.Short() || testkit.Race {
-		t.Skip("-short and -race leave it out: it runs the kernel dozens of times")
+	testkit.NotShort(t)
+	if testkit.Race {
+		t.Skip("it runs the kernel dozens of times, and the race detector makes each ten times slower")
 	}
 	const module, dim = "attention_64_sm90a", 64
 	source := string(kernels.PTX(module))
