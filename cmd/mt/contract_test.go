@@ -152,6 +152,16 @@ func TestEvalAndGenerate(t *testing.T) {
 	}
 }
 
+// TestNoDiskIsNeeded: a run that uses no state_dir says so, and that rounds are a reason.
+func TestNoDiskIsNeeded(t *testing.T) {
+	for rounds, want := range map[string]string{"1": "has room for everything, so", "2": "has room for everything in rounds, so"} {
+		_, args := smallRun(t, "--dry-run", "--state-dir", t.TempDir(), "--micro-batch-order", "lanes", "--pipeline.micro-batch-tokens", "32", "--pipeline.rounds", rounds)
+		if code, stdout, stderr := mt(t, "", args...); code != exitDone || !strings.Contains(stdout+stderr, want) {
+			t.Errorf("%s rounds: exit code %d, %q is not in\n%s%s", rounds, code, want, stdout, stderr)
+		}
+	}
+}
+
 func TestPlanLeavesNothing(t *testing.T) {
 	out, args := smallRun(t, "--max-steps", "2")
 	table := must(t, append(args, "--dry-run")...)
