@@ -1,7 +1,6 @@
 package run
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -61,14 +60,7 @@ type bound struct {
 
 type expected struct {
 	Bounds map[string]bound `json:"bounds"`
-	Steps  []struct {
-		Step     int                `json:"step"`
-		Loss     float64            `json:"loss"`
-		GradNorm float64            `json:"grad_norm"`
-		Ahead    float64            `json:"mtp_loss"`
-		LR       float64            `json:"lr"`
-		Groups   map[string]float64 `json:"lr_groups"`
-	} `json:"steps"`
+	Steps  []step           `json:"steps"`
 }
 
 func readJSON(t *testing.T, name string, v any) {
@@ -138,6 +130,16 @@ z_loss_coef: %g
 %s`, abs, abs, out, out, r.RowsPerStep, r.MaxSteps, r.LearningRate, r.Scheduler, r.WarmupSteps, r.Beta1, r.Beta2, r.Epsilon, r.WeightDecay, r.MaxGradNorm, r.Smoothing, r.ZLoss, extra)
 	c := testkit.Must(config.Parse("fixture.yaml", []byte(src), config.Args{}))(t)
 	return c
+}
+
+// fixtureRun returns fixtureConfig and what its device needs.
+func fixtureRun(t *testing.T, dir, out, extra string) (*config.Config, settings.Hooks) {
+	t.Helper()
+	c, h := fixtureConfig(t, dir, out, extra), settings.Hooks{}
+	if c.Device == "cuda" {
+		h.Symbols = emulate(t, emu.Options{Threads: 1})
+	}
+	return c, h
 }
 
 func runTrain(t *testing.T, c *config.Config, h settings.Hooks) {
@@ -274,11 +276,7 @@ func TestFixtures(t *testing.T) {
 				}
 				t.Parallel()
 				out := t.TempDir()
-				c := fixtureConfig(t, dir, out, extra)
-				var h settings.Hooks
-				if c.Device == "cuda" {
-					h.Symbols = emulate(t, emu.Options{Threads: 1})
-				}
+				c, h := fixtureRun(t, dir, out, extra)
 				if refusesChoice(t, dir, c, h) {
 					return
 				}
@@ -292,7 +290,7 @@ func TestFixtures(t *testing.T) {
 				c, err := config.Load(filepath.Join(out, settings.ConfigFile), config.Args{}) // every auto resolved
 				testkit.NoError(t, err)
 				kind := c.ComputeDType
-				compareSteps(t, out, want, want.Bounds[kind])
+				compareRun(t, dir, out, kind, want, func(dir, out string) { trainAgain(t, dir, out, extra) })
 				var but []string
 				if kind == "bf16" {
 					but = nearTies[name]
@@ -412,11 +410,7 @@ func TestRecordings(t *testing.T) {
 				if inTurn(t, name, way); strings.HasPrefix(way, "host") && strings.HasSuffix(name, "-ahead") {
 					t.Skip("a plan refuses hidden states on the host with train_mtp, as TestWhatKeepsHiddenStates of package plan holds")
 				}
-				c := fixtureConfig(t, dir, t.TempDir(), extra)
-				var h settings.Hooks
-				if c.Device == "cuda" {
-					h.Symbols = emulate(t, emu.Options{Threads: 1})
-				}
+				c, h := fixtureRun(t, dir, t.TempDir(), extra)
 				if refusesChoice(t, dir, c, h) {
 					return
 				}
@@ -425,7 +419,7 @@ func TestRecordings(t *testing.T) {
 					return
 				}
 				runTrain(t, c, h)
-				compareSteps(t, c.OutputDir, want, bounds)
+				compareRun(t, dir, c.OutputDir, kind, want, func(dir, out string) { trainAgain(t, dir, out, extra) })
 				compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "final.safetensors"), c.OutputDir, bounds.Weights, kind == "bf16")
 				if strings.HasSuffix(name, "-averaged") {
 					compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "ema.safetensors"), filepath.Join(c.OutputDir, settings.AverageDir), bounds.Weights, kind == "bf16")
@@ -435,29 +429,20 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
+// compareSteps compares the steps of the run in out with the recorded ones.
 func compareSteps(t *testing.T, out string, want expected, b bound) {
 	t.Helper()
-	f := testkit.Must(os.Open(filepath.Join(out, settings.MetricsFile)))(t)
-	defer f.Close()
-	sc := bufio.NewScanner(f)
+	got := readSteps(t, out)
 	for i, w := range want.Steps {
-		if !sc.Scan() {
+		if i >= len(got) {
 			t.Fatalf("metrics end before step %d", i+1)
 		}
-		var m struct {
-			Step     int
-			Loss     float64
-			Ahead    float64 `json:"mtp_loss"`
-			GradNorm float64 `json:"grad_norm"`
-			LR       float64
-			Groups   map[string]float64 `json:"lr_groups"`
-		}
-		testkit.NoError(t, json.Unmarshal(sc.Bytes(), &m))
+		m := got[i]
 		if m.Step != w.Step {
 			t.Fatalf("line %d of the metrics is step %d", i+1, m.Step)
 		}
 		within := func(what string, got, want, bound float64) {
-			if d := math.Abs(got-want) / math.Max(math.Abs(want), 1e-9); !(d <= bound) {
+			if d := relative(got, want); !(d <= bound) {
 				t.Errorf("step %d: %s %v, recorded %v: relative difference %.2e over %.2e", m.Step, what, got, want, d, bound)
 			}
 		}
