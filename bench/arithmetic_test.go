@@ -47,11 +47,14 @@ func TestSGEMMRates(t *testing.T) {
 	if got := p.FLOPs(); got != 2e9 {
 		t.Errorf("a product of 1000 by 500 by 2000 takes %g operations, want 2e9", got)
 	}
-	row := SGEMMShape{Name: "x"}.row(2e9, [][]time.Duration{seconds(0.5, 1), seconds(1, 4)})
+	row := SGEMMShape{Name: "x"}.row(2e9, [][]time.Duration{seconds(0.5, 1), seconds(1, 4)}, []float64{8, 2.5})
+	if *row.OfPeak != (Sample{0.65, 0.5, 0.8}) || *row.PeerOfPeak != (Sample{0.225, 0.2, 0.25}) {
+		t.Errorf("shares of the peak %v, peer %v", row.OfPeak, row.PeerOfPeak)
+	}
 	if row.Name != "x" || row.Ours != (Sample{3, 2, 4}) || *row.Peer != (Sample{1.25, 0.5, 2}) || *row.Ratio != (Sample{3, 2, 4}) {
 		t.Errorf("%+v, peer %v, ratio %v", row, row.Peer, row.Ratio)
 	}
-	if row := (SGEMMShape{}).row(2e9, [][]time.Duration{seconds(1)}); row.Peer != nil || row.Ratio != nil {
+	if row := (SGEMMShape{}).row(2e9, [][]time.Duration{seconds(1)}, nil); row.Peer != nil || row.Ratio != nil || row.OfPeak != nil {
 		t.Errorf("without a peer: %v, ratio %v", row.Peer, row.Ratio)
 	}
 }

@@ -87,6 +87,9 @@ type SGEMMRow struct {
 	Ours  Sample  `json:"ours_gflops"`
 	Peer  *Sample `json:"peer_gflops,omitempty"`
 	Ratio *Sample `json:"ratio,omitempty"`
+	// OfPeak and PeerOfPeak divide both rates by the rate of gemm.Peak in the same round; nil: it is unknown.
+	OfPeak     *Sample `json:"of_peak,omitempty"`
+	PeerOfPeak *Sample `json:"peer_of_peak,omitempty"`
 }
 
 // SGEMM measures package gemm and OpenBLAS in turns on the same shapes. If no OpenBLAS is found, it measures package
@@ -110,17 +113,25 @@ func SGEMM(ctx context.Context, o SGEMMOptions) (*SGEMMReport, error) {
 
 	ws := new(gemm.Workspace)
 	var medians []float64
+	peak, peakFLOPs := gemm.Peak(pool)
 	for _, shape := range o.Shapes {
 		p := shape.product()
 		sides := []func(){func() { p.Gemm(pool, ws) }}
 		if library != nil {
 			sides = append(sides, func() { library.Multiply(p) })
 		}
+		if peak != nil {
+			sides = append(sides, peak)
+		}
 		times, err := o.measure(ctx, sides)
 		if err != nil {
 			return nil, fmt.Errorf("bench sgemm: %w", err)
 		}
-		row := shape.row(p.FLOPs(), times)
+		var limit []float64
+		if last := len(times) - 1; peak != nil {
+			limit, times = Rates(peakFLOPs/1e9, times[last]), times[:last]
+		}
+		row := shape.row(p.FLOPs(), times, limit)
 		if row.Ratio != nil {
 			medians = append(medians, row.Ratio.Median)
 		}
@@ -164,12 +175,18 @@ func (s SGEMMShape) product() *openblas.Product {
 }
 
 // row summarizes the times of one shape, whose product has this number of FLOPs. times[0] has our times, by round, and
-// times[1] the peer's if there is one.
-func (s SGEMMShape) row(flops float64, times [][]time.Duration) SGEMMRow {
+// times[1] the peer's if there is one. peak has the processor's peak in GFLOP/s by round, if it is known.
+func (s SGEMMShape) row(flops float64, times [][]time.Duration, peak []float64) SGEMMRow {
 	ours := Rates(flops/1e9, times[0])
 	row := SGEMMRow{SGEMMShape: s, Ours: Summarize(ours)}
+	if peak != nil {
+		row.OfPeak = new(Summarize(Ratios(ours, peak)))
+	}
 	if len(times) > 1 {
-		row.Peer, row.Ratio = beside(ours, Rates(flops/1e9, times[1]))
+		peer := Rates(flops/1e9, times[1])
+		if row.Peer, row.Ratio = beside(ours, peer); peak != nil {
+			row.PeerOfPeak = new(Summarize(Ratios(peer, peak)))
+		}
 	}
 	return row
 }
@@ -220,14 +237,20 @@ func (r *SGEMMReport) WriteTable(w io.Writer) error {
 		r.Level, r.Threads, r.Rounds, about, busy(r.Load)); err != nil {
 		return err
 	}
-	rows := [][]string{{"product", "M", "N", "K", "operands", "GFLOP/s"}}
+	rows := [][]string{{"product", "M", "N", "K", "operands", "GFLOP/s", "of peak"}}
 	if r.Peer != nil {
-		rows[0] = append(rows[0], r.Peer.Name, "ratio")
+		rows[0] = append(rows[0], r.Peer.Name, "of peak", "ratio")
+	}
+	share := func(s *Sample) string {
+		if s == nil {
+			return "-"
+		}
+		return s.String()
 	}
 	for _, row := range r.Rows {
-		cells := []string{row.Name, fmt.Sprint(row.M), fmt.Sprint(row.N), fmt.Sprint(row.K), row.operands(), fmt.Sprintf("%.0f", row.Ours.Median)}
+		cells := []string{row.Name, fmt.Sprint(row.M), fmt.Sprint(row.N), fmt.Sprint(row.K), row.operands(), fmt.Sprintf("%.0f", row.Ours.Median), share(row.OfPeak)}
 		if row.Peer != nil {
-			cells = append(cells, fmt.Sprintf("%.0f", row.Peer.Median), row.Ratio.String())
+			cells = append(cells, fmt.Sprintf("%.0f", row.Peer.Median), share(row.PeerOfPeak), row.Ratio.String())
 		}
 		rows = append(rows, cells)
 	}

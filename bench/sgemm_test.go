@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"mt/device/cpu/gemm"
 	"mt/device/cpu/openblas"
 	"mt/internal/testkit"
 )
@@ -33,6 +34,9 @@ func TestSGEMM(t *testing.T) {
 		}
 		if (row.Ratio != nil) != (r.Peer != nil) {
 			t.Errorf("%s: ratio %v with peer %v", row.Name, row.Ratio, r.Peer)
+		}
+		if (row.OfPeak != nil) != (gemm.PeakFLOPS(1) > 0) || (row.PeerOfPeak != nil) != (row.OfPeak != nil && r.Peer != nil) {
+			t.Errorf("%s: shares of the peak %v and %v with peer %v", row.Name, row.OfPeak, row.PeerOfPeak, r.Peer)
 		}
 	}
 	if (r.Peer == nil) != strings.Contains(r.NoPeer, openblas.Variable) {
