@@ -41,7 +41,7 @@ func trainedFor(kind string, small bool) trained {
 	case kind == "cuda":
 		return trained{layers: 3, hidden: 2048, ffn: 5632, heads: 16, vocab: 16384, rows: 12, length: 1536, micro: 4608, rounds: 3}
 	}
-	return trained{layers: 3, hidden: 320, ffn: 880, heads: 5, vocab: 3000, rows: 5, length: 192, micro: 480, rounds: 3}
+	return trained{layers: 3, hidden: 320, ffn: 880, heads: 5, vocab: 3000, rows: 5, length: 192, micro: 480, rounds: 7}
 }
 
 // model returns the small model that the training run trains.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/base/parallel"
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
@@ -207,8 +208,30 @@ func TestShapes(t *testing.T) {
 func TestRateWithoutLaunch(t *testing.T) {
 	r := calibration{out: &rates.Machine{Device: rates.Device{Launch: 20}}}
 	for took, want := range map[float64]float64{120e-6: 1, 30e-6: 20.0 / 3} {
-		if got := r.rate(1e8, measure.Seconds{Median: took}); math.Abs(got-want) > 1e-3 {
+		if got := r.rate(1e8, took); math.Abs(got-want) > 1e-3 {
 			t.Errorf("1e8 FLOPs in %g s, 20 µs of them for the launch: %g TFLOP/s, want %g", took, got, want)
 		}
+	}
+}
+
+// TestPasses: a rate is that of the median pass, so one disturbed pass does not count. Each piece of work has its own
+// median, and each shape its one rate after all passes.
+func TestPasses(t *testing.T) {
+	r := calibration{took: map[any][]float64{}}
+	var got [2]float64
+	for _, took := range []float64{2, 9, 3} {
+		got = [2]float64{r.median(measure.Product{M: 1}, measure.Seconds{Median: took}), r.median(measure.Product{M: 2}, measure.Seconds{Median: took + 1})}
+	}
+	if want := [2]float64{3, 4}; got != want {
+		t.Errorf("the medians of three passes are %v, want %v", got, want)
+	}
+	dev := newCPU(t, cpu.Options{Threads: 1})
+	runs := testkit.Must(newRuns(CalibrateOptions{Device: dev, Small: true}, parallel.New(1)))(t)
+	testkit.Close(t, runs[0].m)
+	for range 2 {
+		testkit.NoError(t, errors.Join(runs[0].products(t.Context()), runs[0].attention(t.Context())))
+	}
+	if d := runs[0].out.Device; len(d.Products["fp32"]) != 9 || len(d.Attention["fp32"]) != 2 {
+		t.Errorf("after two passes there are %d rates of products and %d of attention, want 9 and 2", len(d.Products["fp32"]), len(d.Attention["fp32"]))
 	}
 }
