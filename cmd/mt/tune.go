@@ -41,7 +41,7 @@ not depend on what it changes, bit for bit. Flags are those of mt train.
   --allow-new-bits   tune micro_batch_tokens and chunk_tokens too, which change
                      the order of sums: no checkpoint made before can be resumed
   --rates FILE       what mt doctor --save has measured of this machine
-                     (default: measure it first, for half a minute)
+                     (default: measure it first, for about a minute)
   --predictions N    plans to predict at most (default 300)
   --candidates N     plans of them that run (default 8)
   --pairs N          runs of the best against the start (default 8), up to three
