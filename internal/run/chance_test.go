@@ -17,13 +17,10 @@ import (
 // bound. The others differ from the recorded ones by weightNoise, relatively, so bf16 rounds 2 to 5 in 100 otherwise.
 const weightDraws, weightNoise = 9, 1e-4
 
-// compareRun is compareSteps in the dtype kind. In bf16 chance decides how far a run ends from fp32, and the bound of a
-// recording is three times the distance of one run of PyTorch. Of 250 draws of initial weights, 12 to 18 % end beyond
-// the bound of the loss in qwen3_5moe, and 5 to 8 % of 60 beyond the bound of the gradient norm in gemma4-e. Their
-// medians are 0.6 and 0.5 of these bounds. A change of one rounding anywhere draws again. So the median of weightDraws,
-// with the recorded weights as one, judges a run beyond a bound, unless it is beyond twice the bound. Each other draw is
-// compared with training in fp32 from the same weights. train trains the recording in dir once more, with out as output
-// directory.
+// compareRun is compareSteps in the dtype kind. In bf16 chance decides how far a run ends from fp32
+// (docs/decisions/2026-11-draws-of-weights.md). So the median of weightDraws, with the recorded weights as one, judges a
+// run beyond a bound, unless it is beyond twice the bound. Each other draw is compared with training in fp32 from the
+// same weights. train trains the recording in dir once more, with out as output directory.
 func compareRun(t *testing.T, dir, out, kind string, want expected, train func(dir, out string)) {
 	t.Helper()
 	b := want.Bounds[kind]
