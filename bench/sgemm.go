@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ type SGEMMOptions struct {
 	Rounds  int           // rounds; in each, both sides run once; 0: 7
 	Sample  time.Duration // approximate time of a side in a round; 0: 100 ms
 	// Rest is the pause before each side runs. During the pause the idle threads of the side that ran before stop
-	// spinning and free the cores. 0 means 30 ms.
+	// spinning and free the cores. 0: as long as the library says, and at least 30 ms.
 	Rest   time.Duration
 	Shapes []SGEMMShape // nil: SGEMMShapes
 }
@@ -100,6 +101,7 @@ func SGEMM(ctx context.Context, o SGEMMOptions) (*SGEMMReport, error) {
 	defer pool.Close()
 	r := &SGEMMReport{Level: gemm.Level(), Threads: pool.Threads(), Rounds: o.Rounds, Load: loadNow()}
 
+	var spins time.Duration
 	library, err := openblas.Open()
 	switch {
 	case errors.Is(err, openblas.ErrNotFound):
@@ -108,9 +110,11 @@ func SGEMM(ctx context.Context, o SGEMMOptions) (*SGEMMReport, error) {
 		return nil, fmt.Errorf("bench sgemm: %w", err)
 	default:
 		library.SetThreads(pool.Threads())
+		spins = library.Spins
 		r.Peer = &SGEMMPeer{Name: library.Name, Path: library.Path, Config: library.Config, Core: library.Core}
 	}
 
+	o.Rest = cmp.Or(o.Rest, max(spins, 30*time.Millisecond))
 	ws := new(gemm.Workspace)
 	var medians []float64
 	peak, peakFLOPs := gemm.Peak(pool)
@@ -149,9 +153,6 @@ func (o *SGEMMOptions) setDefaults() {
 	}
 	if o.Sample <= 0 {
 		o.Sample = 100 * time.Millisecond
-	}
-	if o.Rest <= 0 {
-		o.Rest = 30 * time.Millisecond
 	}
 	if o.Shapes == nil {
 		o.Shapes = SGEMMShapes()

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 	"unsafe"
 )
 
@@ -25,6 +26,8 @@ type Library struct {
 	Path, Config, Core string
 	// Name is "OpenBLAS", "MKL", or the file's name for any other library.
 	Name string
+	// Spins is how long the library's threads occupy their cores after a product.
+	Spins time.Duration
 
 	multiply   func(p *Product)
 	setThreads func(n int)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/ebitengine/purego"
 )
@@ -54,11 +55,15 @@ func (l *Library) describe(handle uintptr) {
 		}
 	}
 	l.Name = filepath.Base(l.Path)
-	for _, of := range []struct{ name, threads string }{{"OpenBLAS", "openblas_set_num_threads"}, {"MKL", "MKL_Set_Num_Threads"}} {
+	// Threads of Intel's OpenMP wait 200 ms for more work: KMP_BLOCKTIME in Intel's oneAPI compiler guide.
+	for _, of := range []struct {
+		name, threads string
+		spins         time.Duration
+	}{{"OpenBLAS", "openblas_set_num_threads", 30 * time.Millisecond}, {"MKL", "MKL_Set_Num_Threads", 200 * time.Millisecond}} {
 		if at := find(of.threads); at != 0 {
 			var f func(int32)
 			purego.RegisterFunc(&f, at)
-			l.Name, l.setThreads = of.name, func(n int) { f(int32(n)) }
+			l.Name, l.Spins, l.setThreads = of.name, of.spins, func(n int) { f(int32(n)) }
 			return
 		}
 	}
