@@ -119,7 +119,6 @@ func drawWeights(t *testing.T, dir string, seed uint64) string {
 			w := math.Float32frombits(binary.LittleEndian.Uint32(data))
 			binary.LittleEndian.PutUint32(data, math.Float32bits(w*float32(1+weightNoise*r.NormFloat64())))
 		}
-		testkit.NoError(t, os.Chmod(file, 0o644))
 		testkit.NoError(t, os.WriteFile(file, raw, 0o644))
 	}
 	return to
