@@ -54,7 +54,10 @@ func TestSGEMMRates(t *testing.T) {
 	if row.Name != "x" || row.Ours != (Sample{3, 2, 4}) || *row.Peer != (Sample{1.25, 0.5, 2}) || *row.Ratio != (Sample{3, 2, 4}) {
 		t.Errorf("%+v, peer %v, ratio %v", row, row.Peer, row.Ratio)
 	}
-	if row := (SGEMMShape{}).row(2e9, [][]time.Duration{seconds(1)}, nil); row.Peer != nil || row.Ratio != nil || row.OfPeak != nil {
+	if got := row.OfPeak.orDash(); got != "0.65 [0.50–0.80]" {
+		t.Errorf("the share of the peak is printed as %s", got)
+	}
+	if row := (SGEMMShape{}).row(2e9, [][]time.Duration{seconds(1)}, nil); row.Peer != nil || row.Ratio != nil || row.OfPeak.orDash() != "-" {
 		t.Errorf("without a peer: %v, ratio %v", row.Peer, row.Ratio)
 	}
 }

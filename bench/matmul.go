@@ -175,13 +175,9 @@ func (r *MatMulReport) WriteTable(w io.Writer) error {
 	}
 	rows := [][]string{{"product", "dtype", "M", "N", "K", "operands", "TFLOP/s", "of peak", "predicted", "ratio", "runs"}}
 	for _, row := range r.Rows {
-		share := "-"
-		if row.OfPeak != nil {
-			share = row.OfPeak.String()
-		}
 		predicted, ratio := row.Words()
 		rows = append(rows, []string{row.Name, row.DType, strconv.Itoa(row.M), strconv.Itoa(row.N), strconv.Itoa(row.K), row.operands(),
-			tera(row.TFLOPS), share, predicted, ratio, strconv.Itoa(row.Runs)})
+			tera(row.TFLOPS), row.OfPeak.orDash(), predicted, ratio, strconv.Itoa(row.Runs)})
 	}
 	if err := writeTable(w, r.withPredictions(rows)); err != nil {
 		return err

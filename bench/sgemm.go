@@ -53,7 +53,7 @@ type SGEMMOptions struct {
 	Rounds  int           // rounds; in each, both sides run once; 0: 7
 	Sample  time.Duration // approximate time of a side in a round; 0: 100 ms
 	// Rest is the pause before each side runs. During the pause the idle threads of the side that ran before stop
-	// spinning and free the cores. 0: as long as the library says, and at least 30 ms.
+	// spinning and free the cores. 0: 30 ms more than openblas.Library.Spins.
 	Rest   time.Duration
 	Shapes []SGEMMShape // nil: SGEMMShapes
 }
@@ -114,7 +114,7 @@ func SGEMM(ctx context.Context, o SGEMMOptions) (*SGEMMReport, error) {
 		r.Peer = &SGEMMPeer{Name: library.Name, Path: library.Path, Config: library.Config, Core: library.Core}
 	}
 
-	o.Rest = cmp.Or(o.Rest, max(spins, 30*time.Millisecond))
+	o.Rest = cmp.Or(o.Rest, spins+30*time.Millisecond)
 	ws := new(gemm.Workspace)
 	var medians []float64
 	peak, peakFLOPs := gemm.Peak(pool)
@@ -175,8 +175,8 @@ func (s SGEMMShape) product() *openblas.Product {
 	}
 }
 
-// row summarizes the times of one shape, whose product has this number of FLOPs. times[0] has our times, by round, and
-// times[1] the peer's if there is one. peak has the processor's peak in GFLOP/s by round, if it is known.
+// row summarizes the rounds of one shape, whose product takes flops FLOPs. times[0] has our times, and times[1] the
+// peer's if there is a peer. peak has the processor's peak of each round in GFLOP/s; nil: unknown.
 func (s SGEMMShape) row(flops float64, times [][]time.Duration, peak []float64) SGEMMRow {
 	ours := Rates(flops/1e9, times[0])
 	row := SGEMMRow{SGEMMShape: s, Ours: Summarize(ours)}
@@ -242,16 +242,10 @@ func (r *SGEMMReport) WriteTable(w io.Writer) error {
 	if r.Peer != nil {
 		rows[0] = append(rows[0], r.Peer.Name, "of peak", "ratio")
 	}
-	share := func(s *Sample) string {
-		if s == nil {
-			return "-"
-		}
-		return s.String()
-	}
 	for _, row := range r.Rows {
-		cells := []string{row.Name, fmt.Sprint(row.M), fmt.Sprint(row.N), fmt.Sprint(row.K), row.operands(), fmt.Sprintf("%.0f", row.Ours.Median), share(row.OfPeak)}
+		cells := []string{row.Name, fmt.Sprint(row.M), fmt.Sprint(row.N), fmt.Sprint(row.K), row.operands(), fmt.Sprintf("%.0f", row.Ours.Median), row.OfPeak.orDash()}
 		if row.Peer != nil {
-			cells = append(cells, fmt.Sprintf("%.0f", row.Peer.Median), share(row.PeerOfPeak), row.Ratio.String())
+			cells = append(cells, fmt.Sprintf("%.0f", row.Peer.Median), row.PeerOfPeak.orDash(), row.Ratio.String())
 		}
 		rows = append(rows, cells)
 	}

@@ -16,6 +16,14 @@ type Sample struct {
 // String returns the median with its range.
 func (s Sample) String() string { return fmt.Sprintf("%.2f [%.2f–%.2f]", s.Median, s.Min, s.Max) }
 
+// orDash returns s.String, or "-" for a quantity that was not measured.
+func (s *Sample) orDash() string {
+	if s == nil {
+		return "-"
+	}
+	return s.String()
+}
+
 // Summarize returns the median and range of values; the zero Sample if there are no values.
 func Summarize(values []float64) Sample {
 	if len(values) == 0 {

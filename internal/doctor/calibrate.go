@@ -141,8 +141,8 @@ func (r *calibration) inPasses() (parts []calibrationPart) {
 	return parts
 }
 
-// median adds what work took in this pass, and returns the median in seconds of all passes so far. work must be
-// comparable, and differ from all other work.
+// median adds the time of work in this pass, and returns the median in seconds of all passes so far. work is the key
+// of the work: a comparable value that no other work has.
 func (r *calibration) median(work any, took measure.Seconds) float64 {
 	r.took[work] = append(r.took[work], took.Median)
 	return measure.Sum(r.took[work]).Median
@@ -191,8 +191,8 @@ func (r *calibration) products(ctx context.Context) error {
 	return nil
 }
 
-// rate returns the rate in TFLOP/s of an operation that took so many seconds with its launch. Its cost adds the launch
-// again (rates.Costs). At most half of the time is taken for the launch, because the two are measured apart.
+// rate returns the rate in TFLOP/s of an operation that does flops FLOPs. seconds include the launch, which
+// rates.Costs adds again, so rate subtracts it: at most half of the time, because the two are measured apart.
 func (r *calibration) rate(flops, seconds float64) float64 {
 	return rates.Round(flops / max(seconds-r.out.Device.Launch/1e6, seconds/2) / 1e12)
 }
@@ -386,7 +386,7 @@ type shapes struct {
 	params     [2]int64 // parameters of the updated layers
 	rows       [2]int   // rows to gather
 	file       int64    // bytes
-	// A device's operations are measured in this number of passes, in each pass so many times.
+	// passes is how often all operations of a device are measured, and runs the timings of each in one pass.
 	passes, runs int
 }
 

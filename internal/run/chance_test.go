@@ -13,14 +13,14 @@ import (
 	"mt/internal/testkit"
 )
 
-// weightDraws is from how many initial weights a recording is trained in bf16 where the recorded ones end beyond a
-// bound. The others differ from the recorded ones by weightNoise, relatively, so bf16 rounds 2 to 5 in 100 otherwise.
+// weightDraws is the number of initial weights that judge bf16 training. The recorded weights are one draw. The others
+// differ from these by weightNoise, relatively, so bf16 rounds 2 to 5 weights in 100 to another number.
 const weightDraws, weightNoise = 9, 1e-4
 
 // compareRun is compareSteps in the dtype kind. In bf16 chance decides how far a run ends from fp32
-// (docs/decisions/2026-11-draws-of-weights.md). So the median of weightDraws, with the recorded weights as one, judges a
-// run beyond a bound, unless it is beyond twice the bound. Each other draw is compared with training in fp32 from the
-// same weights. train trains the recording in dir once more, with out as output directory.
+// (docs/decisions/2026-11-draws-of-weights.md). So the median of weightDraws judges a run beyond a bound, unless it is
+// beyond twice the bound. Each drawn run is compared with training in fp32 from the same weights. train trains the
+// recording in dir the same way, with out as output directory.
 func compareRun(t *testing.T, dir, out, kind string, want expected, train func(dir, out string)) {
 	t.Helper()
 	b := want.Bounds[kind]
@@ -63,7 +63,7 @@ func trainAgain(t *testing.T, dir, out, extra string) {
 	runTrain(t, c, h)
 }
 
-// step is what is compared of one step, in a recording and in the metrics of a run.
+// step has the compared figures of one step, in a recording and in the metrics of a run.
 type step struct {
 	Step     int                `json:"step"`
 	Loss     float64            `json:"loss"`

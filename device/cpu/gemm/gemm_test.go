@@ -520,3 +520,14 @@ func TestTransposedAhead(t *testing.T) {
 		}
 	})
 }
+
+// TestPeak: a call of Peak's function counts two FLOPs for each element of 12 registers, in each round of each piece.
+func TestPeak(t *testing.T) {
+	p := parallel.New(2)
+	defer p.Close()
+	lanes := map[string]float64{"avx512bf16": 16, "avx512": 16, "avx2": 8}[best.name]
+	run, flops := Peak(p)
+	if want := 2 * 16 * (1 << 17) * 12 * lanes * 2; flops != want || (run != nil) != (lanes > 0) {
+		t.Errorf("%s: %g FLOPs, want %g", best.name, flops, want)
+	}
+}

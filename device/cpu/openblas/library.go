@@ -26,7 +26,7 @@ type Library struct {
 	Path, Config, Core string
 	// Name is "OpenBLAS", "MKL", or the file's name for any other library.
 	Name string
-	// Spins is how long the library's threads occupy their cores after a product.
+	// Spins is how long the library's threads occupy their cores after a product; 0: some milliseconds at most.
 	Spins time.Duration
 
 	multiply   func(p *Product)

@@ -59,7 +59,7 @@ func (l *Library) describe(handle uintptr) {
 	for _, of := range []struct {
 		name, threads string
 		spins         time.Duration
-	}{{"OpenBLAS", "openblas_set_num_threads", 30 * time.Millisecond}, {"MKL", "MKL_Set_Num_Threads", 200 * time.Millisecond}} {
+	}{{"OpenBLAS", "openblas_set_num_threads", 0}, {"MKL", "MKL_Set_Num_Threads", 200 * time.Millisecond}} {
 		if at := find(of.threads); at != 0 {
 			var f func(int32)
 			purego.RegisterFunc(&f, at)
